@@ -1,0 +1,12 @@
+#!/usr/bin/env bash
+# Runs experiments/run.py here, with the flags given, from any folder:
+#
+#   bash launch/local.sh --task=perfect_recall --model=introspective
+#
+# The first call makes the environment, with the NVIDIA build of JAX where a
+# GPU answers; later calls start at once. GTMM_DRY_RUN=1 only shows the commands.
+set -eu
+source "$(dirname -- "${BASH_SOURCE[0]}")/environment.sh"
+
+make_environment
+finish "$environment/bin/python" "$project/experiments/run.py" "$@"

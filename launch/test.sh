@@ -1,0 +1,28 @@
+#!/usr/bin/env bash
+# Checks style, imports and behaviour, with the arguments given for pytest:
+#
+#   bash launch/test.sh            all but the slow tests
+#   bash launch/test.sh -m slow    the slow ones
+#
+# Every check runs; the script fails where one of them failed.
+set -eu
+source "$(dirname -- "${BASH_SOURCE[0]}")/environment.sh"
+
+make_environment test
+! is_dry_run || show cd "$project"
+cd "$project"
+
+failed=0
+check() {
+  if is_dry_run; then
+    show "$@"
+  else
+    "$@" || failed=1
+  fi
+}
+
+check "$environment/bin/ruff" check
+check "$environment/bin/ruff" format --check
+check "$environment/bin/lint-imports"
+check "$environment/bin/python" -m pytest "$@"
+exit "$failed"

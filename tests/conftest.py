@@ -1,0 +1,63 @@
+"""What every test shares: four devices, a time limit, the reference data."""
+
+import os
+import pathlib
+from collections.abc import Callable
+
+# JAX reads its platform when it is first imported. Tests run on the CPU, on a
+# machine with an accelerator too, unless GTMM_TEST_PLATFORM names another.
+os.environ['JAX_PLATFORMS'] = os.environ.get('GTMM_TEST_PLATFORM', 'cpu')
+os.environ['MPLBACKEND'] = 'Agg'
+
+import chex
+import numpy as np
+import pytest
+
+# Before any test asks JAX for a device: replicas are tested on four.
+chex.set_n_cpu_devices(4)
+
+# The persistent compilation cache stays off: JAX's CPU backend turns entries
+# away, or crashes on them, when machine or version differ by a little.
+
+_SHARED = pathlib.Path(__file__).resolve().parents[2] / 'shared'
+_LIMIT = 300.0
+_SLOW_LIMIT = 1800.0
+
+
+def pytest_collection_modifyitems(
+  config: pytest.Config, items: list[pytest.Item]
+) -> None:
+  """Gives every test a time limit, in seconds, where pytest-timeout is there.
+
+  A `timeout` mark on a test, or --timeout, wins. The limit is kept by a thread:
+  the usual signal is not seen by a main thread that hangs inside XLA.
+  """
+  if not config.pluginmanager.hasplugin('timeout'):
+    return
+  if config.getoption('timeout', None) is not None:
+    return
+  for item in items:
+    if item.get_closest_marker('timeout') is None:
+      limit = _SLOW_LIMIT if item.get_closest_marker('slow') else _LIMIT
+      item.add_marker(pytest.mark.timeout(limit, method='thread'))
+
+
+@pytest.fixture(scope='session')
+def shared() -> pathlib.Path:
+  """The folder of reference data beside the project, or a skipped test."""
+  if not _SHARED.is_dir():
+    pytest.skip('needs the reference data, ../shared beside the project')
+  return _SHARED
+
+
+@pytest.fixture(scope='session')
+def golden(shared: pathlib.Path) -> Callable[[str], np.lib.npyio.NpzFile]:
+  """A function from a name to the reference arrays of shared/golden/NAME.npz.
+
+  The arrays are float64 unless their dtype says otherwise.
+  """
+
+  def load(name: str) -> np.lib.npyio.NpzFile:
+    return np.load(shared / 'golden' / f'{name}.npz')
+
+  return load
