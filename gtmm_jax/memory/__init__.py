@@ -1,0 +1,1 @@
+"""Memory cores: recurrent cells that can be taken into any JAX project."""

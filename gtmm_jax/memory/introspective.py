@@ -1,0 +1,148 @@
+"""The introspection network: a first-in-first-out store read by position.
+
+Gemici et al. 2017, section 3.1.
+"""
+
+from typing import Literal, NamedTuple
+
+import jax
+import jax.numpy as jnp
+from flax import linen as nn
+
+from gtmm_jax.memory import addressing, core
+from gtmm_jax.memory.lstm import LSTM, LSTMState
+
+Array = jax.Array
+
+
+class IntrospectiveState(NamedTuple):
+  """State of the introspection network.
+
+  Attributes:
+    controller: the LSTM's state.
+    memory: stored latents [..., N, Z].
+    calls: how many inputs the core has seen, int32 [...].
+    read_weights: the last attention weights [..., R, N]; each head's sum to
+      one, or are all zero where nothing was stored yet.
+    gates: the last gates of the reads in (0, 1), [..., R, Z].
+  """
+
+  controller: LSTMState
+  memory: Array
+  calls: Array
+  read_weights: Array
+  gates: Array
+
+
+class Introspective(nn.RNNCellBase):
+  """Stores latents as they come and learns only from where to read.
+
+  At step t it stores z_{t-1}, updates its controller and reads:
+
+    h_t = LSTM(h_{t-1}, [z_{t-1}, c_t])
+    w^r_t = k^r(h_t) / sum(k^r(h_t)),  k a two-layer softplus network
+    phi^r_t = w^r_t . M,  M holding z_1 .. z_{t-1}
+    context = [phi^1_t * sigmoid(g^1_t), ..., phi^R_t * sigmoid(g^R_t)]
+
+  with g_t a linear map of h_t. The paper writes g_{t-1} in its formula and
+  leaves what it depends on open; we take the state that chose the weights.
+
+  Attributes:
+    latent_size: Z, the first Z features of the input are stored.
+    slots: N, where more arrive the oldest goes.
+    read_heads: R.
+    controller_size: units of the LSTM.
+    attention_size: hidden units of the attention network.
+    attention: 'linear' (the paper's), 'softmax' or 'gaussian'.
+    order: what slot n holds: 'age', the latent of n + 1 steps ago; 'arrival',
+      the n-th latent to arrive (after N of them, slot 0 is written again).
+    stores_first_input: whether the first input of a sequence is a latent.
+      In the temporal VAE it is z_0 = 0, a placeholder, and is not stored.
+  """
+
+  latent_size: int
+  slots: int
+  read_heads: int = 5
+  controller_size: int = 128
+  attention_size: int = 128
+  attention: Literal['linear', 'softmax', 'gaussian'] = 'linear'
+  order: Literal['age', 'arrival'] = 'age'
+  stores_first_input: bool = False
+
+  @nn.compact
+  def __call__(
+    self, carry: IntrospectiveState, inputs: Array
+  ) -> tuple[IntrospectiveState, Array]:
+    """Stores, updates, reads: `inputs [..., Z + A]` -> context `[..., R Z]`."""
+    core.require_features(inputs, self.latent_size, 'Introspective')
+    stored = carry.calls + int(self.stores_first_input)
+    memory = self._store(carry.memory, inputs[..., : self.latent_size], stored)
+    controller, h = LSTM(self.controller_size, name='controller')(
+      carry.controller, inputs
+    )
+    read_weights = self._attend(h, stored)
+    gates = nn.sigmoid(self._heads(h, self.latent_size, 'gates'))
+    retrieved = jnp.einsum('...rn,...nz->...rz', read_weights, memory)
+    context = (retrieved * gates).reshape(*h.shape[:-1], -1)
+    state = IntrospectiveState(
+      controller, memory, carry.calls + 1, read_weights, gates
+    )
+    return state, context
+
+  def _store(self, memory: Array, latent: Array, stored: Array) -> Array:
+    """Puts `latent` in as number `stored` (from 1; 0 is a placeholder's).
+
+    A placeholder lands in the slot that the mask hides longest, where a true
+    latent replaces it before the mask would show it.
+    """
+    latent = latent[..., None, :].astype(memory.dtype)
+    if self.order == 'age':
+      return jnp.concatenate([latent, memory[..., :-1, :]], axis=-2)
+    slot = (stored - 1) % self.slots
+    is_slot = jnp.arange(self.slots) == slot[..., None]
+    return jnp.where(is_slot[..., None], latent, memory)
+
+  def _attend(self, h: Array, stored: Array) -> Array:
+    """Read weights [..., R, N] over the slots that hold something."""
+    holds = jnp.arange(self.slots) < stored[..., None]
+    mask = jnp.broadcast_to(
+      holds[..., None, :], (*h.shape[:-1], self.read_heads, self.slots)
+    )
+    hidden = nn.relu(nn.Dense(self.attention_size, name='attention_hidden')(h))
+    if self.attention == 'gaussian':
+      raw = self._heads(hidden, 2, 'attention')
+      center = self.slots * nn.sigmoid(raw[..., 0])
+      return addressing.gaussian_attention(
+        center, nn.softplus(raw[..., 1]), mask
+      )
+    logits = self._heads(hidden, self.slots, 'attention')
+    if self.attention == 'softmax':
+      return addressing.masked_softmax(logits, mask)
+    return addressing.linear_attention(logits, mask)
+
+  def _heads(self, h: Array, size: int, name: str) -> Array:
+    """A linear map of `h` for each read head, [..., R, size]."""
+    flat = nn.Dense(self.read_heads * size, name=name)(h)
+    return flat.reshape(*h.shape[:-1], self.read_heads, size)
+
+  @nn.nowrap
+  def initialize_carry(
+    self, rng: Array, input_shape: tuple[int, ...]
+  ) -> IntrospectiveState:
+    """An empty store with the leading axes of `input_shape`."""
+    batch = input_shape[:-1]
+    heads = (*batch, self.read_heads)
+    return IntrospectiveState(
+      controller=LSTM(self.controller_size, parent=None).initialize_carry(
+        rng, input_shape
+      ),
+      memory=jnp.zeros((*batch, self.slots, self.latent_size)),
+      calls=jnp.zeros(batch, jnp.int32),
+      read_weights=jnp.zeros((*heads, self.slots)),
+      gates=jnp.zeros((*heads, self.latent_size)),
+    )
+
+  @property
+  def num_feature_axes(self) -> int:
+    """One: inputs are vectors."""
+    return 1

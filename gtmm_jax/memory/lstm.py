@@ -1,0 +1,75 @@
+"""The LSTM: the state of the VRNN and the controller of every memory core."""
+
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+from flax import linen as nn
+
+from gtmm_jax.memory import core
+
+Array = jax.Array
+
+
+class LSTMState(NamedTuple):
+  """State of an LSTM of H units.
+
+  Attributes:
+    cell: the cell c_t, [..., H].
+    hidden: the output h_t in (-1, 1), [..., H].
+  """
+
+  cell: Array
+  hidden: Array
+
+
+class LSTM(nn.RNNCellBase):
+  """Long short-term memory with one fused product a step.
+
+  With i, f, g, o the four parts of [x_t, h_{t-1}] W + b:
+
+    c_t = sigmoid(f) c_{t-1} + sigmoid(i) tanh(g),    h_t = sigmoid(o) tanh(c_t)
+
+  The context that it hands on is h_t (Gemici et al. 2017, section 2: the
+  transition map f_h). One kernel [I + H, 4 H] and one bias [4 H], zero at the
+  start, are all its parameters. The kernel starts Gaussian, not orthogonal: a
+  QR factorisation batched over replicas can block XLA's CPU threads for ever.
+
+  Attributes:
+    size: number of units H.
+  """
+
+  size: int
+
+  @nn.compact
+  def __call__(
+    self, carry: LSTMState, inputs: Array
+  ) -> tuple[LSTMState, Array]:
+    """Advances by one step: `inputs [..., I]` -> (state, h_t `[..., H]`)."""
+    core.require_features(inputs, 1, 'LSTM')
+    fused = jnp.concatenate([inputs, carry.hidden], axis=-1)
+    kernel = self.param(
+      'kernel',
+      nn.initializers.lecun_normal(),
+      (fused.shape[-1], 4 * self.size),
+    )
+    bias = self.param('bias', nn.initializers.zeros, (4 * self.size,))
+    gates = fused @ kernel.astype(fused.dtype) + bias.astype(fused.dtype)
+    i, f, g, o = jnp.split(gates, 4, axis=-1)
+    cell = jax.nn.sigmoid(f) * carry.cell + jax.nn.sigmoid(i) * jnp.tanh(g)
+    hidden = jax.nn.sigmoid(o) * jnp.tanh(cell)
+    return LSTMState(cell, hidden), hidden
+
+  @nn.nowrap
+  def initialize_carry(
+    self, rng: Array, input_shape: tuple[int, ...]
+  ) -> LSTMState:
+    """Zeros with the leading axes of `input_shape`; `rng` is not used."""
+    del rng
+    zeros = jnp.zeros((*input_shape[:-1], self.size))
+    return LSTMState(zeros, zeros)
+
+  @property
+  def num_feature_axes(self) -> int:
+    """One: inputs are vectors."""
+    return 1
