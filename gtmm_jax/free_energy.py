@@ -1,0 +1,129 @@
+"""The per-step free energy of whole sequences, under `jax.lax.scan`.
+
+Gemici et al. 2017, eqs. 6 and 7. Images do not enter the scan: all frames are
+encoded before it and decoded after it.
+"""
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+import jax
+
+from gtmm_jax.model import State, Step, TemporalVAE
+
+Array = jax.Array
+Variables = Mapping[str, Any]
+
+
+class Terms(NamedTuple):
+  """The terms of the bound for every step and sequence; never their sum.
+
+  Attributes:
+    log_likelihood: log p(x_t | z_<=t, x_<t) in nats, [T, B].
+    kl: KL[q(z_t) || p(z_t)] in nats, [T, B].
+  """
+
+  log_likelihood: Array
+  kl: Array
+
+
+class Inference(NamedTuple):
+  """All that one pass over sequences makes.
+
+  Attributes:
+    terms: the bound's terms.
+    steps: latents, contexts, priors and posteriors, each [T, B, ...].
+    frames: mean of the reconstruction, [T, B, H, W, C] in [0, 1].
+    batch_stats: the running averages after the pass; as they were unless
+      training.
+  """
+
+  terms: Terms
+  steps: Step
+  frames: Array
+  batch_stats: Any
+
+
+def infer(
+  model: TemporalVAE,
+  variables: Variables,
+  frames: Array,
+  condition: Array,
+  noise: Array,
+  *,
+  train: bool = False,
+) -> Inference:
+  """Runs the posterior over whole sequences.
+
+  Args:
+    model: the temporal VAE.
+    variables: its `params` and, where it has them, `batch_stats`.
+    frames: x in [0, 1], [T, B, H, W, C].
+    condition: c, [T, B, A]; A = 0 where there is none.
+    noise: standard normal, [T, B, Z]; all that is random.
+    train: whether batch normalisation uses this batch's statistics, and moves
+      the running averages.
+
+  Returns:
+    The bound's terms and everything that led to them.
+  """
+
+  def apply(method, *args):
+    nonlocal variables
+    if not train:
+      return model.apply(variables, *args, method=method)
+    out, moved = model.apply(
+      variables, *args, method=method, mutable=['batch_stats']
+    )
+    variables = {**variables, **moved}
+    return out
+
+  features = apply('encode', frames, train)
+  _, steps = scan_steps(model, variables, None, features, condition, noise)
+  distribution = apply('decode', steps.z, steps.context, train)
+  if train:
+    apply('update_statistics', steps.posterior)
+  log_likelihood = distribution.log_likelihood(frames).sum((-3, -2, -1))
+  return Inference(
+    Terms(log_likelihood, steps.kl),
+    steps,
+    distribution.mean,
+    variables.get('batch_stats', {}),
+  )
+
+
+def scan_steps(
+  model: TemporalVAE,
+  variables: Variables,
+  state: State | None,
+  features: Array,
+  condition: Array,
+  noise: Array,
+) -> tuple[State, Step]:
+  """Scans the model's step over encoded frames.
+
+  Args:
+    model: the temporal VAE.
+    variables: its variables.
+    state: where to go on from; None starts sequences.
+    features: [T, B, F].
+    condition: [T, B, A].
+    noise: standard normal, [T, B, Z].
+
+  Returns:
+    The state after the last step, and the steps, each [T, B, ...].
+  """
+  if state is None:
+    state = model.apply(
+      variables, features[0], condition[0], method='initial_state'
+    )
+
+  def body(carry, inputs):
+    return model.apply(variables, carry, *inputs, method='step')
+
+  return jax.lax.scan(body, state, (features, condition, noise))
+
+
+def negative_bound(terms: Terms) -> Array:
+  """sum_t kl_t - log_likelihood_t: the objective, nats a sequence, [B]."""
+  return (terms.kl - terms.log_likelihood).sum(axis=0)

@@ -1,0 +1,115 @@
+"""The paper's sizes and the small ones: plain numbers, no jax.
+
+`paper` is the setting of Gemici et al. 2017, section 4.1 and appendix B.
+`small` keeps its models and its 28x28 frames, and takes dense networks and short
+episodes, so that two CPU cores learn a task in minutes.
+"""
+
+import dataclasses
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Literal
+
+MODELS = ('vrnn', 'introspective')
+TASKS = ('perfect_recall', 'dynamic_dependency')
+STORES = ('sample', 'mean', 'denoised')
+
+
+def _frozen(**values: int | str) -> Mapping[str, int | str]:
+  return MappingProxyType(values)
+
+
+@dataclasses.dataclass(frozen=True)
+class Preset:
+  """Sizes of the models, and how they are trained.
+
+  Attributes:
+    networks: 'digit', the convolutional ones of appendix B, or 'dense'.
+    dense_hidden: units of the hidden layers of the dense encoder; the decoder
+      has them in the opposite order.
+    latent_size: Z.
+    prior_hidden: units of the hidden layers of the prior map.
+    read_heads: R of the external memories.
+    controller_size: LSTM units of each model.
+    attention_size: hidden units of the introspection network's attention.
+    order: of the introspection network's slots for each task.
+    batch_size: sequences in a batch.
+    learning_rate: Adam's, for episodes of at most 100 frames.
+    long_learning_rate: Adam's, for longer ones.
+    gradient_norm: to which gradients are clipped.
+    replicas: trained side by side with other seeds.
+    steps: updates for each task.
+    pre_recall: l for each task.
+    recall: k.
+    report_every: steps between two lines of the records.
+  """
+
+  networks: Literal['digit', 'dense']
+  dense_hidden: tuple[int, ...]
+  latent_size: int
+  prior_hidden: tuple[int, ...]
+  read_heads: int
+  controller_size: Mapping[str, int]
+  attention_size: int
+  order: Mapping[str, str]
+  batch_size: int
+  learning_rate: float
+  long_learning_rate: float
+  gradient_norm: float
+  replicas: int
+  steps: Mapping[str, int]
+  pre_recall: Mapping[str, int]
+  recall: int
+  report_every: int
+
+
+_ORDER = _frozen(perfect_recall='age', dynamic_dependency='arrival')
+
+PAPER = Preset(
+  networks='digit',
+  dense_hidden=(),
+  latent_size=32,
+  prior_hidden=(64,),
+  read_heads=5,
+  controller_size=_frozen(vrnn=299, introspective=422),
+  attention_size=128,
+  order=_ORDER,
+  batch_size=10,
+  learning_rate=1e-3,
+  long_learning_rate=1e-4,
+  gradient_norm=10.0,
+  replicas=20,
+  steps=_frozen(perfect_recall=100_000, dynamic_dependency=100_000),
+  pre_recall=_frozen(perfect_recall=20, dynamic_dependency=20),
+  recall=5,
+  report_every=500,
+)
+
+SMALL = Preset(
+  networks='dense',
+  dense_hidden=(256, 256),
+  latent_size=32,
+  prior_hidden=(128,),
+  read_heads=5,
+  controller_size=_frozen(vrnn=128, introspective=128),
+  attention_size=128,
+  order=_ORDER,
+  batch_size=10,
+  learning_rate=1e-3,
+  long_learning_rate=1e-4,
+  gradient_norm=10.0,
+  replicas=3,
+  steps=_frozen(perfect_recall=2_000, dynamic_dependency=6_000),
+  pre_recall=_frozen(perfect_recall=10, dynamic_dependency=10),
+  recall=5,
+  report_every=100,
+)
+
+PRESETS: Mapping[str, Preset] = MappingProxyType(
+  {'paper': PAPER, 'small': SMALL}
+)
+
+# Table 1 of the paper, digits and characters: numbers of parameters.
+PAPER_PARAMETERS: Mapping[str, int] = MappingProxyType(
+  {'vrnn': 1_884_177, 'introspective': 1_863_107}
+)
