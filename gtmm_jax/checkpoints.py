@@ -1,0 +1,134 @@
+"""Checkpoints of a run, with orbax: save, restore, the latest good one.
+
+A checkpoint is a tree of NumPy arrays on the host, so it knows nothing of
+devices and can be restored onto any number of them.
+"""
+
+import os
+from typing import Any, NamedTuple
+
+import jax
+import numpy as np
+import orbax.checkpoint as ocp
+
+Tree = Any
+
+
+class CheckpointMismatch(ValueError):
+  """A checkpoint holds another tree than the program expects."""
+
+
+class Restored(NamedTuple):
+  """What was found.
+
+  Attributes:
+    step: of the checkpoint.
+    tree: NumPy arrays, in the template's structure.
+    unreadable: steps of newer checkpoints that could not be read and are gone.
+  """
+
+  step: int
+  tree: Tree
+  unreadable: tuple[int, ...]
+
+
+def open_directory(
+  directory: str | os.PathLike[str], keep: int = 2
+) -> ocp.CheckpointManager:
+  """Opens a directory of checkpoints, and makes it if it is not there.
+
+  Args:
+    directory: where checkpoints lie.
+    keep: how many of the latest are kept.
+
+  Returns:
+    The manager; `close` it, which also waits for what is being written.
+  """
+  return ocp.CheckpointManager(
+    os.path.abspath(directory),
+    # Named here, so that a checkpoint's shapes can be read before its arrays.
+    item_handlers=ocp.StandardCheckpointHandler(),
+    options=ocp.CheckpointManagerOptions(max_to_keep=keep),
+  )
+
+
+def save(manager: ocp.CheckpointManager, step: int, tree: Tree) -> None:
+  """Writes `tree` in the background; its arrays must not change any more.
+
+  A checkpoint counts once it is whole: one that was being written when the
+  program ended is never restored.
+  """
+  manager.save(step, args=ocp.args.StandardSave(tree))
+
+
+def restore_latest(
+  manager: ocp.CheckpointManager, template: Tree
+) -> Restored | None:
+  """Restores the latest checkpoint that can be read.
+
+  Args:
+    manager: from `open_directory`.
+    template: a tree with the leaves' shapes and dtypes (arrays or
+      `jax.ShapeDtypeStruct`).
+
+  Returns:
+    What was found, or None where there is no checkpoint. Newer checkpoints that
+    can't be read are removed, so that their steps can be saved again.
+
+  Raises:
+    CheckpointMismatch: if the latest readable one holds another tree; names the
+      leaves.
+  """
+  blank = jax.tree.map(lambda x: np.zeros(x.shape, x.dtype), template)
+  unreadable = []
+  for step in sorted(manager.all_steps(), reverse=True):
+    try:
+      saved = _shapes(manager.item_metadata(step))
+      require_same_leaves(saved, _shapes(template))
+      tree = manager.restore(step, args=ocp.args.StandardRestore(blank))
+    except CheckpointMismatch:
+      raise
+    # Whatever a damaged file makes a reader raise: the one before may be whole.
+    except Exception:
+      unreadable.append(step)
+      continue
+    for bad in unreadable:
+      manager.delete(bad)
+    return Restored(step, tree, tuple(unreadable))
+  if unreadable:
+    raise CheckpointMismatch(
+      f'None of the checkpoints in {manager.directory} can be read (steps '
+      f'{unreadable}). Remove that folder to start again, or take another '
+      f'--workdir.'
+    )
+  return None
+
+
+def _shapes(tree: Tree) -> dict[str, tuple[tuple[int, ...], str]]:
+  """Each leaf's name, shape and dtype."""
+  tree = getattr(tree, 'tree', tree)
+  leaves, _ = jax.tree.flatten_with_path(tree)
+  return {
+    jax.tree_util.keystr(path, simple=True, separator='.'): (
+      tuple(leaf.shape),
+      str(np.dtype(leaf.dtype)),
+    )
+    for path, leaf in leaves
+  }
+
+
+def require_same_leaves(saved: dict, expected: dict) -> None:
+  """Raises `CheckpointMismatch` that names up to three leaves that differ."""
+  differ = [
+    f'{name} (checkpoint: {saved.get(name, "absent")}, expected: '
+    f'{expected.get(name, "absent")})'
+    for name in sorted(saved.keys() | expected.keys())
+    if saved.get(name) != expected.get(name)
+  ]
+  if differ:
+    more = f' and {len(differ) - 3} more' if len(differ) > 3 else ''
+    raise CheckpointMismatch(
+      f'The checkpoint holds other arrays than this model: '
+      f'{"; ".join(differ[:3])}{more}. Use the settings it was made with, or '
+      f'another --workdir.'
+    )

@@ -1,0 +1,192 @@
+"""Training of one replica: its state, and one step.
+
+Everything here is pure and knows neither replicas nor devices
+(`gtmm_jax.replicas` lifts it), nor tasks: a task is any function from a key and
+images to an episode.
+"""
+
+import dataclasses
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import optax
+
+from gtmm_jax import free_energy, metrics
+from gtmm_jax.model import TemporalVAE
+
+Array = jax.Array
+
+
+@dataclasses.dataclass(frozen=True)
+class Problem:
+  """What is trained on what.
+
+  Attributes:
+    model: the temporal VAE.
+    sample: (key, images) -> episode, with `frames [T, H, W, C]`, `condition
+      [T, A]` and `predictable [T]`.
+    batch_size: B, sequences in a batch.
+  """
+
+  model: TemporalVAE
+  sample: Callable[[Array, Any], Any]
+  batch_size: int
+
+
+class TrainState(NamedTuple):
+  """All that training changes, for one replica.
+
+  Attributes:
+    step: updates made, int32.
+    params: the model's parameters.
+    batch_stats: the model's running averages.
+    optimizer: state of the optax transformation.
+    failed_at: step whose bound or gradient was not finite, -1 if none. The
+      state then stays as it was before that step.
+    totals: metrics of the training batches since they were last reset.
+  """
+
+  step: Array
+  params: Any
+  batch_stats: Any
+  optimizer: Any
+  failed_at: Array
+  totals: metrics.Totals
+
+
+def adam(
+  learning_rate: float, gradient_norm: float = 10.0
+) -> optax.GradientTransformation:
+  """Adam (section 4.1) on gradients clipped to a global norm.
+
+  The paper names no clipping; 10 cuts only what would otherwise be a jump.
+  """
+  return optax.chain(
+    optax.clip_by_global_norm(gradient_norm), optax.adam(learning_rate)
+  )
+
+
+def batch(problem: Problem, key: Array, images: Any) -> tuple[Any, Array]:
+  """Draws a batch of episodes and the noise of its latents.
+
+  Args:
+    problem: what is trained.
+    key: random key.
+    images: what `problem.sample` takes.
+
+  Returns:
+    The episode with axes [T, B, ...], and noise [T, B, Z].
+  """
+  episode_key, noise_key = jax.random.split(key)
+  keys = jax.random.split(episode_key, problem.batch_size)
+  episode = jax.vmap(problem.sample, in_axes=(0, None), out_axes=1)(
+    keys, images
+  )
+  noise = jax.random.normal(
+    noise_key, (*episode.frames.shape[:2], problem.model.latent_size)
+  )
+  return episode, noise
+
+
+def init_state(
+  problem: Problem,
+  optimizer: optax.GradientTransformation,
+  key: Array,
+  images: Any,
+) -> TrainState:
+  """A fresh state.
+
+  Args:
+    problem: what is trained.
+    optimizer: what will update the parameters.
+    key: the replica's key; step s of training uses `fold_in(key, s)`, s >= 1.
+    images: what `problem.sample` takes.
+
+  Returns:
+    The state before the first step.
+  """
+  init_key = jax.random.fold_in(key, 0)
+  episode, noise = batch(problem, init_key, images)
+  variables = problem.model.init(
+    init_key, None, episode.frames[0], episode.condition[0], noise[0]
+  )
+  params = variables['params']
+  return TrainState(
+    step=jnp.int32(0),
+    params=params,
+    batch_stats=variables.get('batch_stats', {}),
+    optimizer=optimizer.init(params),
+    failed_at=jnp.int32(-1),
+    totals=metrics.zeros(episode.frames.shape[0]),
+  )
+
+
+def objective(
+  problem: Problem, params: Any, batch_stats: Any, episode: Any, noise: Array
+) -> tuple[Array, free_energy.Inference]:
+  """The negative bound of a batch, nats a sequence, and what it came from."""
+  variables = {'params': params, 'batch_stats': batch_stats}
+  inference = free_energy.infer(
+    problem.model,
+    variables,
+    episode.frames,
+    episode.condition,
+    noise,
+    train=True,
+  )
+  return free_energy.negative_bound(inference.terms).mean(), inference
+
+
+def train_step(
+  problem: Problem,
+  optimizer: optax.GradientTransformation,
+  state: TrainState,
+  key: Array,
+  images: Any,
+) -> TrainState:
+  """One update of one replica.
+
+  Args:
+    problem: what is trained.
+    optimizer: what updates the parameters.
+    state: before the step.
+    key: the replica's key, the same at every step.
+    images: what `problem.sample` takes.
+
+  Returns:
+    The state after the step. A step whose bound or gradient is not finite is
+    marked in `failed_at` and changes nothing else but the step count; nor does
+    any step after it.
+  """
+  step = state.step + 1
+  episode, noise = batch(problem, jax.random.fold_in(key, step), images)
+  gradient = jax.value_and_grad(objective, argnums=1, has_aux=True)
+  (loss, inference), gradients = gradient(
+    problem, state.params, state.batch_stats, episode, noise
+  )
+  updates, moved = optimizer.update(gradients, state.optimizer, state.params)
+  is_finite = jnp.isfinite(loss) & jnp.isfinite(optax.tree.norm(gradients))
+  has_failed = (state.failed_at >= 0) | ~is_finite
+  new = (optax.apply_updates(state.params, updates), moved)
+  new = (*new, inference.batch_stats)
+  old = (state.params, state.optimizer, state.batch_stats)
+  params, moved, batch_stats = jax.tree.map(
+    lambda before, after: jnp.where(has_failed, before, after), old, new
+  )
+  return TrainState(
+    step=step,
+    params=params,
+    batch_stats=batch_stats,
+    optimizer=moved,
+    failed_at=jnp.where(
+      (state.failed_at < 0) & ~is_finite, step, state.failed_at
+    ),
+    totals=metrics.add(state.totals, inference.terms, episode.predictable),
+  )
+
+
+def reset_totals(state: TrainState) -> TrainState:
+  """The same state with the metrics' sums at zero."""
+  return state._replace(totals=jax.tree.map(jnp.zeros_like, state.totals))

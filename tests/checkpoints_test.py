@@ -1,0 +1,116 @@
+"""Checkpoints: what was saved comes back, or an error names what did not."""
+
+from typing import Any, NamedTuple
+
+import jax
+import numpy as np
+import optax
+import pytest
+
+from gtmm_jax import checkpoints
+
+
+class State(NamedTuple):
+  step: Any
+  params: Any
+  optimizer: Any
+
+
+def _state(seed, width=5):
+  rng = np.random.default_rng(seed)
+  params = {
+    'dense': {'kernel': rng.normal(size=(3, width)).astype(np.float32)},
+    'bias': rng.normal(size=(3,)).astype(np.float32),
+  }
+  optimizer = optax.chain(optax.clip_by_global_norm(1.0), optax.adam(1e-3))
+  moved = jax.tree.map(np.asarray, optimizer.init(params))
+  return State(np.full(3, seed, np.int32), params, moved)
+
+
+def _saved(directory, steps):
+  manager = checkpoints.open_directory(directory)
+  for step in steps:
+    checkpoints.save(manager, step, _state(step))
+  manager.close()
+
+
+def _restored(directory, template):
+  manager = checkpoints.open_directory(directory)
+  try:
+    return checkpoints.restore_latest(manager, template), manager.all_steps()
+  finally:
+    manager.close()
+
+
+def _damage(directory, step):
+  """Overwrites every data file of one checkpoint."""
+  files = [p for p in (directory / str(step)).rglob('d/*') if p.is_file()]
+  assert files
+  for path in files:
+    path.write_bytes(b'damaged')
+
+
+def test_the_latest_of_the_two_kept_comes_back_bit_for_bit(tmp_path):
+  _saved(tmp_path, [1, 2, 3])
+  template = jax.tree.map(
+    lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype), _state(0)
+  )
+  restored, steps = _restored(tmp_path, template)
+  assert (restored.step, restored.unreadable, steps) == (3, (), [2, 3])
+  assert jax.tree.structure(restored.tree) == jax.tree.structure(_state(3))
+  jax.tree.map(np.testing.assert_array_equal, restored.tree, _state(3))
+
+
+def test_an_empty_folder_has_none(tmp_path):
+  assert _restored(tmp_path / 'new', _state(0))[0] is None
+
+
+@pytest.mark.parametrize(
+  'template, leaf',
+  [
+    (_state(0, width=6), 'params.dense.kernel'),
+    (_state(0)._replace(params={'bias': np.zeros(3, np.float32)}), 'dense'),
+    (_state(0)._replace(step=np.zeros(3, np.float32)), 'step'),
+    (
+      _state(0)._replace(
+        params={**_state(0).params, 'scale': np.zeros(3, np.float32)}
+      ),
+      'params.scale',
+    ),
+  ],
+  ids=['shape', 'missing', 'dtype', 'additional'],
+)
+def test_another_tree_is_refused_and_the_leaf_named(tmp_path, template, leaf):
+  _saved(tmp_path, [1])
+  with pytest.raises(checkpoints.CheckpointMismatch, match=leaf):
+    _restored(tmp_path, template)
+
+
+def test_a_damaged_checkpoint_gives_way_to_the_one_before(tmp_path):
+  _saved(tmp_path, [1, 2])
+  _damage(tmp_path, 2)
+  restored, steps = _restored(tmp_path, _state(0))
+  assert (restored.step, restored.unreadable, steps) == (1, (2,), [1])
+  jax.tree.map(np.testing.assert_array_equal, restored.tree, _state(1))
+  _saved(tmp_path, [2])
+  assert _restored(tmp_path, _state(0))[0].step == 2
+
+
+def test_nothing_readable_is_an_error_that_keeps_the_files(tmp_path):
+  _saved(tmp_path, [1, 2])
+  _damage(tmp_path, 1)
+  _damage(tmp_path, 2)
+  with pytest.raises(checkpoints.CheckpointMismatch, match=r'\[2, 1\]'):
+    _restored(tmp_path, _state(0))
+  assert (tmp_path / '1').is_dir() and (tmp_path / '2').is_dir()
+
+
+def test_what_was_being_written_when_the_program_ended_is_not_restored(
+  tmp_path,
+):
+  _saved(tmp_path, [1])
+  partial = tmp_path / '2.orbax-checkpoint-tmp-1234' / 'default'
+  partial.mkdir(parents=True)
+  (partial / 'manifest.ocdbt').write_bytes(b'')
+  restored, steps = _restored(tmp_path, _state(0))
+  assert (restored.step, steps) == (1, [1])
