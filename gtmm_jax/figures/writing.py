@@ -1,0 +1,66 @@
+"""What the figures share: how text is measured, and how files are written."""
+
+from __future__ import annotations
+
+import io
+import math
+import os
+from pathlib import Path
+
+import numpy as np
+from matplotlib.figure import Figure
+from matplotlib.textpath import TextPath
+from PIL import Image
+
+DPI = 150
+
+
+def literal(text: str) -> str:
+  """Text in which a dollar sign is a dollar sign, not a formula's end."""
+  return text.replace('$', r'\$')
+
+
+def width_of(text: str, size: float) -> int:
+  """The width in pixels of a line of text of the given size in points."""
+  if not text.strip():
+    return 0
+  extents = TextPath((0, 0), literal(text), size=size).get_extents()
+  # Hinting at this size makes letters a little wider than their outlines.
+  return math.ceil(1.07 * extents.width * DPI / 72)
+
+
+def save(
+  figure: Figure, stem: str | os.PathLike[str], palette: bool
+) -> list[Path]:
+  """Writes PNG and PDF; `palette` makes do with 256 colours in the PNG."""
+  # Not with_suffix, which would cut a stem at its last dot.
+  paths = [Path(f'{os.fspath(stem)}.{kind}') for kind in ('png', 'pdf')]
+  paths[0].parent.mkdir(parents=True, exist_ok=True)
+  with io.BytesIO() as buffer:
+    figure.savefig(buffer, format='png', dpi=DPI)
+    picture = Image.open(buffer).convert('RGB')
+  if palette:
+    picture = _with_palette(picture)
+  picture.save(paths[0], dpi=(DPI, DPI), optimize=True)
+  # No date: the same records give the same file.
+  figure.savefig(paths[1], dpi=DPI, metadata={'CreationDate': None})
+  return paths
+
+
+def _with_palette(picture: Image.Image) -> Image.Image:
+  """The picture in its 256 most frequent colours, others by the nearest.
+
+  So lines and areas keep their colours, and only their soft edges change.
+  """
+  codes = np.asarray(picture, np.int64) @ (65536, 256, 1)
+  found, index, count = np.unique(
+    codes, return_inverse=True, return_counts=True
+  )
+  # Sorted stably, so that the same picture gives the same palette.
+  kept = np.argsort(-count, kind='stable')[:256]
+  colours = np.stack([found >> 16, found >> 8 & 255, found & 255], axis=1)
+  distance = np.square(colours[:, None] - colours[kept]).sum(axis=2)
+  nearest = distance.argmin(axis=1).astype(np.uint8)
+  reduced = Image.fromarray(nearest[index].reshape(codes.shape))
+  reduced.putpalette(colours[kept].astype(np.uint8).tobytes())
+  return reduced

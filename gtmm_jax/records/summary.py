@@ -1,0 +1,70 @@
+"""What an evaluation comes to, over the replicas that did not fail."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from gtmm_jax.records import documents
+
+_SUMMARISED = ('negative_bound', 'kl_new', 'kl_predictable', 'kl_last')
+
+
+class MeanAndError(NamedTuple):
+  """A mean over replicas and its standard error, both in the mean's unit.
+
+  The error is None for a single replica, which has no spread.
+  """
+
+  mean: float
+  standard_error: float | None
+
+
+def summarise(evaluation: Mapping[str, Any]) -> dict[str, MeanAndError | None]:
+  """Returns means and standard errors over the replicas that did not fail.
+
+  Args:
+    evaluation: as read from `evaluation.json`, or the arrays it is written
+      from: `failed_at [R]` and `negative_bound`, `kl_new`, `kl_predictable`,
+      `kl_last`, each `[R]`, nats.
+
+  Returns:
+    Those four names in nats, and `ratio`, `kl_predictable / kl_new` of each
+    replica (at least 0, no unit). A replica whose value is null counts for
+    nothing; None where no value is left, as where nothing is predictable.
+
+  Raises:
+    ValueError: the arrays are not of one length.
+  """
+  alive = [step is None for step in documents.as_json(evaluation['failed_at'])]
+  values = {}
+  for name in _SUMMARISED:
+    column = np.array(documents.as_json(evaluation[name]), np.float64)
+    if column.shape not in ((), (len(alive),)):
+      raise ValueError(
+        f'{name} has shape {column.shape}, but must be ({len(alive)},): one '
+        'value for each replica that failed_at tells of.'
+      )
+    values[name] = np.where(alive, column, np.nan)
+  whole = values['kl_new']
+  values['ratio'] = values['kl_predictable'] / np.where(whole, whole, np.nan)
+  return {name: _mean_and_error(column) for name, column in values.items()}
+
+
+def failed_replicas(evaluation: Mapping[str, Any]) -> list[tuple[int, int]]:
+  """Returns (replica, step) for each replica that failed, in their order."""
+  steps = enumerate(documents.as_json(evaluation['failed_at']))
+  return [(replica, int(step)) for replica, step in steps if step is not None]
+
+
+def _mean_and_error(values: np.ndarray) -> MeanAndError | None:
+  left = values[np.isfinite(values)]
+  if not left.size:
+    return None
+  if left.size == 1:
+    return MeanAndError(float(left[0]), None)
+  error = left.std(ddof=1) / math.sqrt(left.size)
+  return MeanAndError(float(left.mean()), float(error))
