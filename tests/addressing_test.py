@@ -177,11 +177,12 @@ def test_what_the_mask_hides_has_no_influence(kind):
   mask = some_masks(generator, (4, 6))
   function = FUNCTIONS[kind]
   expected = function(jnp.asarray(logits), mask)
+  signs = np.float32([1, 1, -1, 1, 1, 1])
+  compute = jax.jit(jax.grad(lambda x: (signs * function(x, mask)).sum()))
   for hidden in (-LARGEST, -1e4, 1e4, LARGEST, np.inf):
     changed = jnp.asarray(np.where(mask, logits, np.float32(hidden)))
-    found, pull = jax.vjp(functools.partial(function, mask=mask), changed)
-    np.testing.assert_array_equal(found, expected)
-    (gradient,) = pull(jnp.ones_like(found).at[:, 2].set(-1.0))
+    np.testing.assert_array_equal(function(changed, mask), expected)
+    gradient = compute(changed)
     assert np.all(np.isfinite(gradient)), hidden
     np.testing.assert_array_equal(gradient[~mask], 0.0)
 
@@ -261,6 +262,7 @@ def test_gaussian_attention_at_extreme_positions():
 # All of them.
 
 
+@functools.partial(jax.jit, static_argnums=0)
 def by_name(kind: str, logits, mask):
   """Weights [..., N] from logits [..., N], of any of the three."""
   if kind == 'gaussian':
@@ -277,13 +279,13 @@ def test_nothing_to_read_gives_zeros_and_no_gradient(kind):
   mask = jnp.zeros((3, 2, 4), bool)
   weights, pull = jax.vjp(lambda x: by_name(kind, x, mask), logits)
   np.testing.assert_array_equal(weights, 0.0)
-  np.testing.assert_array_equal(*pull(jnp.ones_like(weights)), 0.0)
+  np.testing.assert_array_equal(*pull(np.ones_like(weights)), 0.0)
 
 
 @pytest.mark.parametrize('kind', ['softmax', 'linear', 'gaussian'])
 def test_weights_keep_the_type_of_the_logits(kind):
   mask = jnp.ones(4, bool)
-  for kept in (jnp.float16, jnp.bfloat16, jnp.float32):
+  for kept in (jnp.float16, jnp.bfloat16):
     weights = by_name(kind, jnp.array([0.5, 2.0, -1.0, 0.0], kept), mask)
     assert weights.dtype == kept
     np.testing.assert_allclose(np.float32(weights).sum(), 1.0, rtol=2e-2)
@@ -308,7 +310,7 @@ def test_any_logits_and_any_mask(kind):
   def row(element):
     return strategies.lists(element, min_size=size, max_size=size)
 
-  @hypothesis.settings(max_examples=80, deadline=None, derandomize=True)
+  @hypothesis.settings(max_examples=50, deadline=None, derandomize=True)
   @hypothesis.given(
     row(number),
     row(strategies.booleans()),

@@ -138,9 +138,14 @@ def slow_introspective(variables, inputs, attention, order, stores_first):
     yield store, np.array(weights), gates, np.array(context)
 
 
-@pytest.mark.parametrize('stores_first', [False, True])
-@pytest.mark.parametrize('order', ORDERS)
-@pytest.mark.parametrize('attention', ATTENTIONS)
+@pytest.mark.parametrize(
+  ('attention', 'order', 'stores_first'),
+  [
+    *itertools.product(ATTENTIONS, ORDERS, [False]),
+    ('linear', 'age', True),
+    ('gaussian', 'arrival', True),
+  ],
+)
 def test_equals_a_plain_loop(inputs, attention, order, stores_first):
   core = make(attention=attention, order=order, stores_first_input=stores_first)
   variables = random_parameters(attention)
@@ -361,7 +366,9 @@ def test_a_fresh_sequence_is_a_fresh_carry(single, order):
       np.testing.assert_array_equal(contexts, expected)
   # Nothing outlives a call but what it returns.
   carry = core.initialize_carry(jax.random.key(0), (WIDTH,))
-  _, moved = core.apply(variables, carry, single[0, 0], mutable=True)
+  _, moved = jax.eval_shape(
+    lambda *x: core.apply(*x, mutable=True), variables, carry, single[0, 0]
+  )
   assert moved.keys() <= {'params'}
   # Whereas a carry that is kept is felt.
   both = scan(core, variables, jnp.concatenate([single[:, 0], single[:, 1]]))[1]
@@ -443,3 +450,11 @@ def test_a_latent_without_a_condition_will_do(single):
   )
   assert context.shape == (HEADS * LATENT,)
   assert state.memory.shape == (SLOTS, LATENT)
+
+
+@pytest.mark.parametrize('setting', ['attention', 'order'])
+def test_a_misspelt_setting_is_an_error_that_names_the_right_ones(setting):
+  core = Introspective(2, 3, **{setting: 'agee'})
+  carry = core.initialize_carry(jax.random.key(0), (2,))
+  with pytest.raises(ValueError, match=f'{setting} is .agee.*must be'):
+    core.init(jax.random.key(0), carry, jnp.zeros((2,)))

@@ -37,3 +37,13 @@ def require_features(inputs: Array, at_least: int, core: str) -> None:
       f'first, and any number of leading batch axes; it got an array of shape '
       f'{inputs.shape}.'
     )
+
+
+def require_one_of(name: str, value: str, allowed: tuple[str, ...]) -> None:
+  """Checks a setting that is a word.
+
+  Raises:
+    ValueError: if `value` is not among `allowed`; names them.
+  """
+  if value not in allowed:
+    raise ValueError(f'{name} is {value!r}; it must be {" or ".join(allowed)}.')

@@ -3,7 +3,7 @@
 Gemici et al. 2017, section 3.1.
 """
 
-from typing import Literal, NamedTuple
+from typing import Literal, NamedTuple, get_args
 
 import jax
 import jax.numpy as jnp
@@ -13,6 +13,8 @@ from gtmm_jax.memory import addressing, core
 from gtmm_jax.memory.lstm import LSTM, LSTMState
 
 Array = jax.Array
+Attention = Literal['linear', 'softmax', 'gaussian']
+Order = Literal['age', 'arrival']
 
 
 class IntrospectiveState(NamedTuple):
@@ -65,8 +67,8 @@ class Introspective(nn.RNNCellBase):
   read_heads: int = 5
   controller_size: int = 128
   attention_size: int = 128
-  attention: Literal['linear', 'softmax', 'gaussian'] = 'linear'
-  order: Literal['age', 'arrival'] = 'age'
+  attention: Attention = 'linear'
+  order: Order = 'age'
   stores_first_input: bool = False
 
   @nn.compact
@@ -75,6 +77,8 @@ class Introspective(nn.RNNCellBase):
   ) -> tuple[IntrospectiveState, Array]:
     """Stores, updates, reads: `inputs [..., Z + A]` -> context `[..., R Z]`."""
     core.require_features(inputs, self.latent_size, 'Introspective')
+    core.require_one_of('attention', self.attention, get_args(Attention))
+    core.require_one_of('order', self.order, get_args(Order))
     stored = carry.calls + int(self.stores_first_input)
     memory = self._store(carry.memory, inputs[..., : self.latent_size], stored)
     controller, h = LSTM(self.controller_size, name='controller')(
