@@ -201,10 +201,20 @@ class ObservationMap(nn.Module):
   def __call__(
     self, z: Array, context: Array, train: bool
   ) -> Bernoulli | DiagonalGaussian:
-    """z [..., Z] and context [..., P] -> distribution of [..., H, W, C]."""
+    """z [..., Z] and context [..., P] -> distribution of [..., H, W, C].
+
+    Raises:
+      ValueError: if there is no such likelihood.
+    """
     out = self.decoder(jnp.concatenate([z, context], axis=-1), train)
     if self.likelihood == 'bernoulli':
       return Bernoulli(out)
+    if self.likelihood != 'gaussian':
+      raise ValueError(
+        f'likelihood is {self.likelihood!r}; it must be bernoulli or gaussian.'
+      )
+    # Softplus: a scale at the floor still feels a gradient away from it.
     raw = self.param('log_scale', nn.initializers.zeros, out.shape[-1:])
-    floored = jnp.maximum(raw, jnp.log(_FRAME_SCALE_FLOOR))
-    return DiagonalGaussian(out, floored.astype(out.dtype))
+    floor = jnp.log(_FRAME_SCALE_FLOOR)
+    log_scale = floor + nn.softplus(raw - floor)
+    return DiagonalGaussian(out, log_scale.astype(out.dtype))

@@ -6,7 +6,7 @@ observation map at t, the paper's Psi_{t-1}. z_0 and the features of x_0 are
 zero. Every dependence on the past goes through that context.
 """
 
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, get_args
 
 import jax
 import jax.numpy as jnp
@@ -102,7 +102,15 @@ class TemporalVAE(nn.Module):
   store: Store = 'sample'
 
   def setup(self) -> None:
-    """Makes the running average of the posterior's variance, [Z]."""
+    """Makes the running average of the posterior's variance, [Z].
+
+    Raises:
+      ValueError: if `store` is none of its values.
+    """
+    if self.store not in get_args(Store):
+      raise ValueError(
+        f'store is {self.store!r}; it must be sample, mean or denoised.'
+      )
     if self.store == 'denoised':
       self.posterior_variance = self.variable(
         'batch_stats', 'posterior_variance', jnp.zeros, (self.latent_size,)

@@ -33,6 +33,9 @@ _KEPT = np.array([1.0, 0.5, 0.0, 0.0], np.float32)
 
 _models = pytest.mark.parametrize('name', presets.MODELS)
 _stores = pytest.mark.parametrize('store', presets.STORES)
+_some = pytest.mark.parametrize(
+  ('name', 'store'), [('vrnn', 'mean'), ('introspective', 'denoised')]
+)
 
 
 class _Inputs(nn.RNNCellBase):
@@ -171,8 +174,7 @@ def test_sequences_start_from_nothing(name, store, condition_size):
     np.testing.assert_array_equal(leaf, 0)
 
 
-@_models
-@_stores
+@_some
 def test_step_without_a_state_starts_a_sequence(name, store):
   model, variables, step, run = _case(name, store)
   frames, condition, noise = _data(3)
@@ -273,9 +275,7 @@ def test_latent_and_kl_are_those_of_the_two_gaussians(name):
   np.testing.assert_allclose(steps.kl, (kl - 0.5).sum(-1), rtol=1e-5, atol=1e-5)
 
 
-@pytest.mark.parametrize(
-  ('name', 'store'), [('vrnn', 'mean'), ('introspective', 'denoised')]
-)
+@_some
 def test_any_number_of_leading_axes(name, store):
   model, variables, _, _ = _case(name, store)
 
