@@ -1,8 +1,8 @@
 """The paper's sizes and the small ones: plain numbers, no jax.
 
 `paper` is the setting of Gemici et al. 2017, section 4.1 and appendix B.
-`small` keeps its models and its 28x28 frames, and takes dense networks and short
-episodes, so that two CPU cores learn a task in minutes.
+`small` keeps its models and its 28x28 frames, and takes dense networks and
+short episodes, so that two CPU cores learn a task in minutes.
 """
 
 import dataclasses

@@ -169,10 +169,14 @@ def train_step(
   updates, moved = optimizer.update(gradients, state.optimizer, state.params)
   is_finite = jnp.isfinite(loss) & jnp.isfinite(optax.tree.norm(gradients))
   has_failed = (state.failed_at >= 0) | ~is_finite
-  new = (optax.apply_updates(state.params, updates), moved)
-  new = (*new, inference.batch_stats)
-  old = (state.params, state.optimizer, state.batch_stats)
-  params, moved, batch_stats = jax.tree.map(
+  new = (
+    optax.apply_updates(state.params, updates),
+    moved,
+    inference.batch_stats,
+    metrics.add(state.totals, inference.terms, episode.predictable),
+  )
+  old = (state.params, state.optimizer, state.batch_stats, state.totals)
+  params, moved, batch_stats, totals = jax.tree.map(
     lambda before, after: jnp.where(has_failed, before, after), old, new
   )
   return TrainState(
@@ -183,7 +187,7 @@ def train_step(
     failed_at=jnp.where(
       (state.failed_at < 0) & ~is_finite, step, state.failed_at
     ),
-    totals=metrics.add(state.totals, inference.terms, episode.predictable),
+    totals=totals,
   )
 
 

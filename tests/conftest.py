@@ -10,14 +10,12 @@ os.environ['JAX_PLATFORMS'] = os.environ.get('GTMM_TEST_PLATFORM', 'cpu')
 os.environ['MPLBACKEND'] = 'Agg'
 
 import chex
+import jax
 import numpy as np
 import pytest
 
 # Before any test asks JAX for a device: replicas are tested on four.
 chex.set_n_cpu_devices(4)
-
-# The persistent compilation cache stays off: JAX's CPU backend turns entries
-# away, or crashes on them, when machine or version differ by a little.
 
 _SHARED = pathlib.Path(__file__).resolve().parents[2] / 'shared'
 _LIMIT = 300.0
@@ -40,6 +38,19 @@ def pytest_collection_modifyitems(
     if item.get_closest_marker('timeout') is None:
       limit = _SLOW_LIMIT if item.get_closest_marker('slow') else _LIMIT
       item.add_marker(pytest.mark.timeout(limit, method='thread'))
+
+
+@pytest.fixture(scope='session', autouse=True)
+def _compile_once(tmp_path_factory: pytest.TempPathFactory) -> None:
+  """Lets the tests of one session share compiled programs.
+
+  Whole runs compile the same programs again and again: 5 s in place of 40. The
+  folder is new for each session, since the CPU backend turns entries away, or
+  crashes on them, where machine or version differ by a little.
+  """
+  folder = tmp_path_factory.mktemp('compiled')
+  jax.config.update('jax_compilation_cache_dir', str(folder))
+  jax.config.update('jax_persistent_cache_min_compile_time_secs', 0.3)
 
 
 @pytest.fixture(scope='session')

@@ -1,0 +1,341 @@
+"""Training of one replica: updates, failures, keys, sums."""
+
+import dataclasses
+import functools
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+import pytest
+from flax import linen as nn
+
+from gtmm_jax import build, metrics, presets, train
+from gtmm_jax.distributions import Bernoulli
+from gtmm_jax.tasks.images import Images
+from gtmm_jax.tasks.recall import PerfectRecall
+
+_BATCH, _LATENT = 3, 4
+_TASK = PerfectRecall(2, 2)
+_TINY = dataclasses.replace(
+  presets.SMALL,
+  dense_hidden=(16,),
+  latent_size=_LATENT,
+  prior_hidden=(8,),
+  read_heads=2,
+  controller_size={'vrnn': 8, 'introspective': 8},
+  attention_size=8,
+)
+# Compiled quickly rather than to run quickly.
+_jit = functools.partial(
+  jax.jit, compiler_options={'xla_backend_optimization_level': 0}
+)
+
+
+def _digits():
+  """Ten images of a few bold patterns."""
+  rng = np.random.default_rng(0)
+  pixels = np.repeat(rng.random((10, 4, 4, 1)) < 0.4, 2, axis=1)
+  pixels = np.repeat(pixels, 2, axis=2).astype(np.uint8) * 230
+  return Images(pixels, np.arange(10, dtype=np.int32))
+
+
+def _sample(key, images):
+  """An episode whose frames are scaled, by NaN where one is to fail."""
+  digits, scale = images
+  made = _TASK.sample(key, digits)
+  return made._replace(frames=made.frames * scale)
+
+
+_IMAGES = (_digits(), np.float32(1))
+_BROKEN = (_digits(), np.float32(np.nan))
+_PROBLEM = train.Problem(
+  build.temporal_vae(
+    'introspective', _TINY, (8, 8, 1), _TASK.length, store='denoised'
+  ),
+  _sample,
+  _BATCH,
+)
+_KEY = jax.random.fold_in(jax.random.key(7), 0)
+
+
+# Plain enough to be written once more by hand.
+_OPTIMIZER = optax.chain(
+  optax.clip_by_global_norm(10.0), optax.sgd(0.02, momentum=0.9)
+)
+_draw = _jit(functools.partial(train.batch, _PROBLEM))
+_objective = _jit(functools.partial(train.objective, _PROBLEM))
+
+
+@functools.cache
+def _compiled():
+  """A fresh state and the compiled step."""
+  init = _jit(functools.partial(train.init_state, _PROBLEM, _OPTIMIZER))
+  step = _jit(functools.partial(train.train_step, _PROBLEM, _OPTIMIZER))
+  return init(_KEY, _IMAGES), step
+
+
+def _same(one, other):
+  """Whether two trees are equal bit for bit, NaN included."""
+  leaves = zip(jax.tree.leaves(one), jax.tree.leaves(other), strict=True)
+  return all(np.array_equal(a, b, equal_nan=True) for a, b in leaves)
+
+
+def _all_differ(one, other):
+  leaves = zip(jax.tree.leaves(one), jax.tree.leaves(other), strict=True)
+  return all(not np.array_equal(a, b) for a, b in leaves)
+
+
+def _close(one, other, **tolerance):
+  jax.tree.map(
+    functools.partial(np.testing.assert_allclose, **tolerance), one, other
+  )
+
+
+def test_fresh_state():
+  state, _ = _compiled()
+  assert state.step == 0
+  assert state.failed_at == -1
+  assert state.step.dtype == state.failed_at.dtype == jnp.int32
+  assert _same(state.totals, metrics.zeros(_TASK.length))
+  assert set(state.batch_stats) == {'posterior_variance'}
+  assert _same(state.optimizer, _OPTIMIZER.init(state.params))
+
+
+def test_batch_is_of_independent_episodes():
+  episode, noise = _draw(_KEY, _IMAGES)
+  length = _TASK.length
+  assert episode.frames.shape == (length, _BATCH, 8, 8, 1)
+  assert episode.condition.shape == (length, _BATCH, 0)
+  assert episode.predictable.shape == (length, _BATCH)
+  assert noise.shape == (length, _BATCH, _LATENT)
+  frames = np.asarray(episode.frames)
+  for b in range(_BATCH):
+    np.testing.assert_array_equal(frames[2:, b], frames[:2, b])
+  assert not np.array_equal(frames[:, 0], frames[:, 1])
+  assert len(np.unique(noise)) == noise.size
+  many = dataclasses.replace(_PROBLEM, batch_size=2_000)
+  noise = np.asarray(_jit(lambda key: train.batch(many, key, _IMAGES)[1])(_KEY))
+  count = noise.size
+  assert abs(noise.mean()) < 5 / np.sqrt(count)
+  assert abs(noise.var() - 1) < 5 * np.sqrt(2 / count)
+
+
+def test_bound_rises():
+  state, step = _compiled()
+  losses = []
+  for _ in range(40):
+    state = step(train.reset_totals(state), _KEY, _IMAGES)
+    terms = state.totals
+    losses.append(float(np.sum(terms.kl - terms.log_likelihood)))
+  assert state.failed_at == -1
+  assert np.mean(losses[-5:]) < 0.8 * np.mean(losses[:5])
+
+
+def test_step_is_the_optimiser_applied_to_the_gradient_of_a_plain_loop():
+  start, step = _compiled()
+  model = _PROBLEM.model
+
+  @_jit
+  def gradient(params, batch_stats, episode, noise):
+    def loss(params):
+      variables = {'params': params, 'batch_stats': batch_stats}
+      state, total = None, 0.0
+      for t in range(_TASK.length):
+        frame = episode.frames[t]
+        state, made, decoded = model.apply(
+          variables, state, frame, episode.condition[t], noise[t]
+        )
+        plain = decoded.log_likelihood(frame).sum((1, 2, 3))
+        total += (made.kl - plain).sum() / _BATCH
+      return total
+
+    return jax.grad(loss)(params)
+
+  state, params = start, start.params
+  velocity = jax.tree.map(jnp.zeros_like, params)
+  for number in (1, 2, 3):
+    drawn = _draw(jax.random.fold_in(_KEY, number), _IMAGES)
+    gradients = gradient(params, state.batch_stats, *drawn)
+    norm = np.sqrt(sum(np.sum(g**2) for g in jax.tree.leaves(gradients)))
+    shrunk = min(1.0, 10.0 / norm)
+    velocity = jax.tree.map(
+      lambda v, g, by=shrunk: 0.9 * v + by * g, velocity, gradients
+    )
+    params = jax.tree.map(lambda p, v: p - 0.02 * v, params, velocity)
+    state = step(state, _KEY, _IMAGES)
+    assert state.step == number
+    _close(state.params, params, rtol=1e-3, atol=1e-5)
+  assert _all_differ(start.params, state.params)
+  assert _all_differ(start.batch_stats, state.batch_stats)
+
+
+def test_objective_is_the_mean_over_the_batch_of_the_bound():
+  state, _ = _compiled()
+  loss, inference = _objective(
+    state.params, state.batch_stats, *_draw(_KEY, _IMAGES)
+  )
+  kl, log_likelihood = inference.terms.kl, inference.terms.log_likelihood
+  expected = np.mean(np.sum(np.asarray(kl) - log_likelihood, axis=0))
+  np.testing.assert_allclose(loss, expected, rtol=1e-5)
+  # A training pass: it moves the running averages.
+  assert _all_differ(state.batch_stats, inference.batch_stats)
+
+
+@pytest.mark.parametrize('norm', [1.0, 10.0])
+def test_adam_is_adam_on_clipped_gradients(norm):
+  rate, rng = 0.01, np.random.default_rng(1)
+  params = {'a': rng.normal(size=3), 'b': rng.normal(size=(2, 2))}
+  moved = jax.tree.map(jnp.float32, params)
+  first = {key: np.zeros_like(value) for key, value in params.items()}
+  second = {key: np.zeros_like(value) for key, value in params.items()}
+  optimizer = train.adam(rate, norm)
+  state = optimizer.init(moved)
+  for number in range(1, 6):
+    # Norms from far below to far above what is allowed.
+    size = 10.0 ** (number - 3)
+    gradients = jax.tree.map(
+      lambda p, s=size: s * rng.normal(size=p.shape), params
+    )
+    updates, state = optimizer.update(
+      jax.tree.map(jnp.float32, gradients), state, moved
+    )
+    moved = optax.apply_updates(moved, updates)
+    length = np.sqrt(sum((g**2).sum() for g in gradients.values()))
+    for key, raw in gradients.items():
+      g = raw * min(1.0, norm / length)
+      first[key] = 0.9 * first[key] + 0.1 * g
+      second[key] = 0.999 * second[key] + 0.001 * g**2
+      mean = first[key] / (1 - 0.9**number)
+      scale = np.sqrt(second[key] / (1 - 0.999**number)) + 1e-8
+      params[key] = params[key] - rate * mean / scale
+    _close(moved, params, rtol=1e-4)
+
+
+def test_gradient_norm_is_ten_unless_said():
+  gradients = {'a': jnp.array([30.0, 40.0])}
+  states = [
+    optimizer.update(gradients, optimizer.init(gradients), gradients)[1]
+    for optimizer in (train.adam(0.1), train.adam(0.1, 10.0))
+  ]
+  assert _same(*states)
+  mean = optax.tree.get(states[0], 'mu')['a']
+  np.testing.assert_allclose(mean, [0.6, 0.8], rtol=1e-5)
+
+
+def test_step_that_is_not_finite_is_marked_and_changes_nothing():
+  state, step = _compiled()
+  for _ in range(2):
+    state = step(state, _KEY, _IMAGES)
+  assert state.failed_at == -1
+  failed = step(state, _KEY, _BROKEN)
+  assert failed.failed_at == 3
+  assert failed.step == 3
+  expected = state._replace(step=failed.step, failed_at=failed.failed_at)
+  assert _same(failed, expected)
+  # Neither sound images nor broken ones change it any more.
+  for number, images in ((4, _IMAGES), (5, _BROKEN), (6, _IMAGES)):
+    failed = step(failed, _KEY, images)
+    assert failed.step == number
+    assert _same(failed, expected._replace(step=failed.step))
+
+
+def test_parameters_that_are_not_finite_fail_at_once():
+  start, step = _compiled()
+  params = jax.tree.map(lambda leaf: leaf, start.params)
+  params['prior_map']['Dense_0']['bias'] = np.full(8, np.nan, np.float32)
+  state = step(start._replace(params=params), _KEY, _IMAGES)
+  assert state.failed_at == 1
+  assert _same(state, start._replace(params=params, step=1, failed_at=1))
+
+
+class _Kink(nn.Module):
+  """Finite logits whose gradient is not: 0 times the slope of a root at 0."""
+
+  @nn.compact
+  def __call__(self, z, context, train):
+    weight = self.param('weight', nn.initializers.zeros, (64,))
+    logits = nn.Dense(64)(z) + jnp.sqrt(0.0 * weight)
+    return Bernoulli(logits.reshape(*z.shape[:-1], 8, 8, 1))
+
+
+def test_gradient_that_is_not_finite_fails_though_the_bound_is():
+  model = build.temporal_vae('vrnn', _TINY, (8, 8, 1), _TASK.length)
+  problem = train.Problem(model.clone(observation_map=_Kink()), _sample, _BATCH)
+  shapes = jax.eval_shape(
+    lambda: train.init_state(problem, _OPTIMIZER, _KEY, _IMAGES)
+  )
+  start = jax.tree.map(lambda leaf: np.zeros(leaf.shape, leaf.dtype), shapes)
+  start = start._replace(failed_at=np.int32(-1))
+  loss, _ = _jit(functools.partial(train.objective, problem))(
+    start.params, start.batch_stats, *_draw(_KEY, _IMAGES)
+  )
+  assert np.isfinite(loss)
+  state = _jit(functools.partial(train.train_step, problem, _OPTIMIZER))(
+    start, _KEY, _IMAGES
+  )
+  assert _same(state, start._replace(step=1, failed_at=1))
+
+
+def test_run_is_a_function_of_seed_replica_and_step():
+  start, step = _compiled()
+  one = step(start, _KEY, _IMAGES)
+  assert _same(one, step(start, _KEY, _IMAGES))
+  totals = [one.totals]
+  # Another step, another replica, another seed: other batches.
+  later = step(start._replace(step=jnp.int32(1)), _KEY, _IMAGES)
+  totals.append(later.totals)
+  for seed, replica in ((7, 1), (8, 0)):
+    key = jax.random.fold_in(jax.random.key(seed), replica)
+    totals.append(step(start, key, _IMAGES).totals)
+  for i, first in enumerate(totals):
+    for second in totals[:i]:
+      assert (first.log_likelihood != second.log_likelihood).all()
+
+
+def test_initial_parameters_depend_on_the_replica():
+  optimizer = optax.sgd(0.1)
+  init = _jit(
+    lambda key: train.init_state(_PROBLEM, optimizer, key, _IMAGES).params
+  )
+  one, again = init(_KEY), init(_KEY)
+  other = init(jax.random.fold_in(jax.random.key(7), 1))
+  assert _same(one, again)
+  kernels = [one['core']['controller'], other['core']['controller']]
+  assert not np.array_equal(kernels[0]['kernel'], kernels[1]['kernel'])
+
+
+def test_totals_are_those_of_the_training_batches():
+  state, step = _compiled()
+  terms, masks = [], []
+  for number in (1, 2, 3):
+    episode, noise = _draw(jax.random.fold_in(_KEY, number), _IMAGES)
+    _, made = _objective(state.params, state.batch_stats, episode, noise)
+    terms.append(made.terms)
+    masks.append(np.asarray(episode.predictable))
+    state = step(state, _KEY, _IMAGES)
+    _close(state.batch_stats, made.batch_stats, rtol=1e-4)
+  log_likelihood, kl = (np.stack(x) for x in zip(*terms, strict=True))
+  mask = np.stack(masks)
+  totals = state.totals
+  assert totals.batches == 3
+  for got, expected in (
+    (totals.log_likelihood, log_likelihood.mean(-1).sum(0)),
+    (totals.kl, kl.mean(-1).sum(0)),
+    (totals.kl_predictable, (kl * mask).mean((1, 2)).sum()),
+    (totals.predictable, mask.mean(-1).sum(0)),
+  ):
+    np.testing.assert_allclose(got, expected, rtol=1e-4)
+
+
+def test_resetting_totals_changes_nothing_else():
+  start, step = _compiled()
+  state = step(start, _KEY, _IMAGES)
+  reset = train.reset_totals(state)
+  assert _same(reset.totals, metrics.zeros(_TASK.length))
+  assert _same(reset._replace(totals=state.totals), state)
+  for old, new in zip(state.totals, reset.totals, strict=True):
+    assert old.dtype == new.dtype
+  after = [step(x, _KEY, _IMAGES) for x in (state, reset)]
+  assert _same(after[0].params, after[1].params)
+  assert after[1].totals.batches == 1
