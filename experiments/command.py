@@ -1,0 +1,46 @@
+"""What every program here does with its command line; no jax."""
+
+import pathlib
+import sys
+from typing import NoReturn
+
+from absl import flags
+
+from gtmm_jax import presets
+
+
+def parse_flags(arguments: list[str]) -> list[str]:
+  """Reads the flags; a mistake ends the program with one line, code 2."""
+  try:
+    rest = flags.FLAGS(arguments)
+  except flags.Error as error:
+    fail(error)
+  if len(rest) > 1:
+    fail(f'{rest[1]!r} is not a flag; flags are written --name=value.')
+  return rest
+
+
+def fail(message: str | Exception) -> NoReturn:
+  """Ends the program with one line on standard error, code 2."""
+  program = pathlib.Path(sys.argv[0]).name
+  print(f'{program}: {" ".join(str(message).split())}', file=sys.stderr)
+  sys.exit(2)
+
+
+def preset_default(name: str) -> str:
+  """A sentence for a flag's help: what each preset takes where it is absent."""
+  parts = []
+  for preset, values in presets.PRESETS.items():
+    value = getattr(values, name)
+    if not isinstance(value, (int, float)):
+      by_task = {task: value[task] for task in presets.TASKS}
+      same = len(set(by_task.values())) == 1
+      value = (
+        by_task[presets.TASKS[0]]
+        if same
+        else ', '.join(
+          f'{chosen} on {task}' for task, chosen in by_task.items()
+        )
+      )
+    parts.append(f'{preset} {value}')
+  return f' Default: {"; ".join(parts)}.'

@@ -1,0 +1,180 @@
+"""From what the flags say to a run that makes sense."""
+
+import dataclasses
+import functools
+import os
+import pathlib
+import platform
+from importlib import metadata
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import settings as settings_module
+from absl import logging
+
+import gtmm_jax
+from gtmm_jax import build, presets, records, replicas, tasks, train
+from gtmm_jax.tasks import images
+
+Settings = settings_module.Settings
+
+_PACKAGES = ('jax', 'jaxlib', 'flax', 'optax', 'numpy')
+
+
+@dataclasses.dataclass(frozen=True)
+class Request:
+  """What the flags say; None where the preset decides."""
+
+  task: str
+  model: str
+  preset: str
+  workdir: str | None
+  data: str
+  data_dir: str | None
+  store: str
+  order: str | None
+  binarize: bool
+  steps: int | None
+  replicas: int | None
+  batch_size: int | None
+  pre_recall: int | None
+  recall: int | None
+  report_every: int | None
+  learning_rate: float | None
+  seed: int
+  evaluation_episodes: int
+
+
+@dataclasses.dataclass(frozen=True)
+class Prepared:
+  """A run that makes sense; nothing was compiled or written for it yet.
+
+  Attributes:
+    settings: as resolved.
+    workdir: where results go.
+    task: the task.
+    digits: training and held-out images.
+    problem: what one replica trains.
+    layout: where replicas run.
+    config: what `config.json` will hold.
+    why: why the preset is what it is.
+  """
+
+  settings: Settings
+  workdir: pathlib.Path
+  task: Any
+  digits: images.Digits
+  problem: train.Problem
+  layout: replicas.Layout
+  config: dict[str, Any]
+  why: str
+
+
+def prepare(request: Request) -> Prepared:
+  """Checks everything that can be wrong, before anything costs time.
+
+  Raises:
+    ValueError: in one sentence, what is wrong and what to do.
+  """
+  logging.set_verbosity(logging.ERROR)
+  given = dataclasses.asdict(request)
+  for name in ('preset', 'workdir', 'data', 'data_dir'):
+    del given[name]
+  name, why = request.preset, 'as asked'
+  settings = settings_module.resolve(
+    'small' if name == 'auto' else name, **given
+  )
+  replicas.prepare_cpu_devices(settings.replicas)
+  if name == 'auto':
+    backend = jax.default_backend()
+    why = f'jax found no accelerator, its backend is {backend}'
+    if backend != 'cpu':
+      settings = settings_module.resolve('paper', **given)
+      why = f'jax found an accelerator, its backend is {backend}'
+  task = tasks.TASKS[settings.task](
+    settings.pre_recall, settings.recall, settings.binarize
+  )
+  digits = images.load_digits(request.data, request.data_dir)
+  preset = presets.PRESETS[settings.preset]
+  model = build.temporal_vae(
+    settings.model,
+    preset,
+    digits.training.pixels.shape[1:],
+    slots=task.length,
+    store=settings.store,
+    order=settings.order,
+  )
+  layout = replicas.plan(settings.replicas, preset.networks == 'digit')
+  prepared = Prepared(
+    settings=settings,
+    workdir=_workdir(request.workdir, settings),
+    task=task,
+    digits=digits,
+    problem=train.Problem(model, task.sample, settings.batch_size),
+    layout=layout,
+    config=_config(settings, digits, layout),
+    why=why,
+  )
+  _require_continuation(prepared)
+  return prepared
+
+
+def _workdir(given: str | None, settings: Settings) -> pathlib.Path:
+  name = f'{settings.task}-{settings.model}-{settings.preset}-{settings.seed}'
+  path = pathlib.Path(given or pathlib.Path('runs') / name).expanduser()
+  if path.exists() and not path.is_dir():
+    raise ValueError(f'--workdir {path} is a file; name a folder.')
+  return path
+
+
+def _config(
+  settings: Settings, digits: images.Digits, layout: replicas.Layout
+) -> dict[str, Any]:
+  device = layout.devices[0]
+  return {
+    'settings': dataclasses.asdict(settings),
+    'data': {'source': digits.source, 'checksum': digits.checksum},
+    'versions': {
+      'python': platform.python_version(),
+      'gtmm_jax': gtmm_jax.__version__,
+      **{name: metadata.version(name) for name in _PACKAGES},
+    },
+    'device': {
+      'platform': device.platform,
+      'kind': device.device_kind,
+      'count': len(layout.devices),
+      'cores': os.cpu_count(),
+    },
+  }
+
+
+def _require_continuation(prepared: Prepared) -> None:
+  """Raises unless the workdir is new or its run can go on."""
+  old = records.read_config(prepared.workdir)
+  if old is None:
+    if records.read_metrics(prepared.workdir):
+      raise ValueError(
+        f'{prepared.workdir} has metrics.jsonl but no config.json; it is not '
+        f'the folder of a run. Name another --workdir.'
+      )
+    return
+  new = prepared.config
+  records.require_same_settings(
+    {**old['settings'], 'data': old['data']['checksum']},
+    {**new['settings'], 'data': new['data']['checksum']},
+    settings_module.MAY_DIFFER,
+  )
+  lines = records.read_metrics(prepared.workdir)
+  if lines and lines[-1]['step'] > prepared.settings.steps:
+    raise ValueError(
+      f'{prepared.workdir} has been trained for {lines[-1]["step"]} steps '
+      f'already, more than --steps={prepared.settings.steps}; ask for at least '
+      f'as many, or name another --workdir.'
+    )
+
+
+def replica_keys(settings: Settings) -> jax.Array:
+  """One key for each replica, a function of (seed, replica) alone, [R]."""
+  fold = functools.partial(jax.random.fold_in, jax.random.key(settings.seed))
+  return jax.vmap(fold)(jnp.arange(settings.replicas))
