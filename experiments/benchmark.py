@@ -95,7 +95,7 @@ def main(_: list[str]) -> None:
     path = _writable(FLAGS.json)
   except ValueError as error:
     command.fail(error)
-  console = Console(highlight=False)
+  console = Console(highlight=False, soft_wrap=True)
   try:
     if FLAGS.parameters:
       _count(path, console)

@@ -209,7 +209,7 @@ def show(workdir: pathlib.Path, settings: Any, console: Console) -> None:
       f'out.'
     )
   for path in figure_paths(workdir):
-    console.print(str(path), soft_wrap=True)
+    console.print(str(path))
 
 
 def _cells(value: records.MeanAndError | None) -> tuple[str, str]:

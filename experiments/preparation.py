@@ -172,6 +172,14 @@ def _require_continuation(prepared: Prepared) -> None:
       f'already, more than --steps={prepared.settings.steps}; ask for at least '
       f'as many, or name another --workdir.'
     )
+  # Of a run that was cut short, the first checkpoint may be missing, and is
+  # always there before the third line.
+  kept = (prepared.workdir / 'checkpoints').glob('[0-9]*')
+  if len(lines) > 2 and not any(path.name.isdigit() for path in kept):
+    raise ValueError(
+      f'{prepared.workdir} has records of {lines[-1]["step"]} steps and no '
+      f'checkpoint to go on from; name another --workdir to keep them.'
+    )
 
 
 def replica_keys(settings: Settings) -> jax.Array:

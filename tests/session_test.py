@@ -3,6 +3,7 @@
 import json
 import os
 import pathlib
+import shutil
 import signal
 import subprocess
 import sys
@@ -310,6 +311,16 @@ def test_a_folder_of_something_else_is_not_touched(tmp_path):
   (tmp_path / 'metrics.jsonl').write_text('{"step": 1}\n')
   with pytest.raises(ValueError, match='not the folder of a run'):
     preparation.prepare(_request(tmp_path))
+
+
+def test_records_without_a_checkpoint_are_not_overwritten(whole, tmp_path):
+  workdir = tmp_path / 'run'
+  shutil.copytree(whole, workdir)
+  shutil.rmtree(workdir / 'checkpoints')
+  before = (workdir / 'metrics.jsonl').read_bytes()
+  with pytest.raises(ValueError, match='no checkpoint to go on from'):
+    preparation.prepare(_request(workdir, steps=20))
+  assert (workdir / 'metrics.jsonl').read_bytes() == before
 
 
 def test_help_answers_without_jax(tmp_path):
