@@ -95,7 +95,7 @@ def main(_: list[str]) -> None:
     path = _writable(FLAGS.json)
   except ValueError as error:
     command.fail(error)
-  console = Console(highlight=False, soft_wrap=True)
+  console = command.console()
   try:
     if FLAGS.parameters:
       _count(path, console)

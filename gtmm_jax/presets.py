@@ -82,7 +82,7 @@ PAPER = Preset(
   steps=_frozen(perfect_recall=100_000, dynamic_dependency=100_000),
   pre_recall=_frozen(perfect_recall=20, dynamic_dependency=20),
   recall=5,
-  report_every=500,
+  report_every=1_000,
 )
 
 SMALL = Preset(

@@ -136,11 +136,19 @@ make_environment() {
   is_installed "$extras" && return
   is_dry_run && install_project "$extras" && return
 
+  # One at a time; where there is no flock, by looking before starting.
+  if command -v flock >/dev/null 2>&1; then
+    exec 9>"$project/.venv-lock"
+    flock 9
+  fi
   wait_for_installer
-  is_installed "$extras" && return
-  printf '%s\n' "Installing gtmm_jax${extras:+[$extras]} in .venv, once." >&2
-  install_project "$extras"
-  record_installation "$extras"
+  if ! is_installed "$extras"; then
+    printf '%s\n' "Installing gtmm_jax${extras:+[$extras]} in .venv, once." >&2
+    install_project "$extras"
+    record_installation "$extras"
+  fi
+  # What is started next must not hold the lock.
+  exec 9>&-
 }
 
 # Makes .venv where it can't be used as it is, and installs the project there.

@@ -56,7 +56,7 @@ def test_the_latest_of_the_two_kept_comes_back_bit_for_bit(tmp_path):
     lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype), _state(0)
   )
   restored, steps = _restored(tmp_path, template)
-  assert (restored.step, restored.unreadable, steps) == (3, (), [2, 3])
+  assert (restored.step, restored.unreadable, steps) == (3, {}, [2, 3])
   assert jax.tree.structure(restored.tree) == jax.tree.structure(_state(3))
   jax.tree.map(np.testing.assert_array_equal, restored.tree, _state(3))
 
@@ -90,10 +90,33 @@ def test_a_damaged_checkpoint_gives_way_to_the_one_before(tmp_path):
   _saved(tmp_path, [1, 2])
   _damage(tmp_path, 2)
   restored, steps = _restored(tmp_path, _state(0))
-  assert (restored.step, restored.unreadable, steps) == (1, (2,), [1])
+  assert (restored.step, [*restored.unreadable], steps) == (1, [2], [1])
+  assert (tmp_path / 'unreadable-2').is_dir()
   jax.tree.map(np.testing.assert_array_equal, restored.tree, _state(1))
   _saved(tmp_path, [2])
   assert _restored(tmp_path, _state(0))[0].step == 2
+
+
+@pytest.mark.parametrize('content', [None, b'', b'{}'])
+@pytest.mark.parametrize(
+  'name', ['_METADATA', 'manifest.ocdbt', '_CHECKPOINT_METADATA']
+)
+def test_any_file_that_is_lost_or_cut_costs_one_checkpoint_at_most(
+  tmp_path, name, content
+):
+  _saved(tmp_path, [1, 2])
+  found = list((tmp_path / '2').rglob(name))
+  assert found
+  for path in found:
+    if content is None:
+      path.unlink()
+    else:
+      path.write_bytes(content)
+  restored, _ = _restored(tmp_path, _state(0))
+  assert restored.step in (1, 2)
+  jax.tree.map(
+    np.testing.assert_array_equal, restored.tree, _state(restored.step)
+  )
 
 
 def test_nothing_readable_is_an_error_that_keeps_the_files(tmp_path):

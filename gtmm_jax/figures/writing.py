@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import io
 import math
 import os
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -41,10 +43,25 @@ def save(
     picture = Image.open(buffer).convert('RGB')
   if palette:
     picture = _with_palette(picture)
-  picture.save(paths[0], dpi=(DPI, DPI), optimize=True)
-  # No date: the same records give the same file.
-  figure.savefig(paths[1], dpi=DPI, metadata={'CreationDate': None})
+  with _replaced(paths[0]) as temporary:
+    picture.save(temporary, format='png', dpi=(DPI, DPI), optimize=True)
+  with _replaced(paths[1]) as temporary:
+    # No date: the same records give the same file.
+    figure.savefig(
+      temporary, format='pdf', dpi=DPI, metadata={'CreationDate': None}
+    )
   return paths
+
+
+@contextlib.contextmanager
+def _replaced(path: Path) -> Iterator[Path]:
+  """A file to write that takes the place of `path` once it is whole."""
+  temporary = path.with_name(f'.{path.name}.{os.getpid()}')
+  try:
+    yield temporary
+    os.replace(temporary, path)
+  finally:
+    temporary.unlink(missing_ok=True)
 
 
 def _with_palette(picture: Image.Image) -> Image.Image:
