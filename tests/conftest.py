@@ -8,16 +8,17 @@ from collections.abc import Callable
 # machine with an accelerator too, unless GTMM_TEST_PLATFORM names another.
 os.environ['JAX_PLATFORMS'] = os.environ.get('GTMM_TEST_PLATFORM', 'cpu')
 os.environ['MPLBACKEND'] = 'Agg'
-# Programs that tests start find the package, installed or not.
-_ROOT = pathlib.Path(__file__).resolve().parents[1]
-os.environ['PYTHONPATH'] = os.pathsep.join(
-  filter(None, (str(_ROOT), os.environ.get('PYTHONPATH')))
-)
 
 import chex
 import jax
 import numpy as np
 import pytest
+
+# Programs that tests start find the package, installed or not.
+_ROOT = pathlib.Path(__file__).resolve().parents[1]
+os.environ['PYTHONPATH'] = os.pathsep.join(
+  filter(None, (str(_ROOT), os.environ.get('PYTHONPATH')))
+)
 
 # Before any test asks JAX for a device: replicas are tested on four.
 chex.set_n_cpu_devices(4)
