@@ -223,7 +223,7 @@ def _mean_of_finite(kl: list[list[float | None]]) -> list[float | None]:
 
 
 def _draw(scratch: pathlib.Path, output: pathlib.Path) -> None:
-  """One figure of all runs' results, and an episode of each run; PNG only."""
+  """One figure of all runs' results, and episodes of each run; PNG only."""
   from gtmm_jax import figures
 
   runs = []
@@ -233,9 +233,9 @@ def _draw(scratch: pathlib.Path, output: pathlib.Path) -> None:
     if lines:
       evaluation = records.read_evaluation(workdir)
       runs.append(figures.Run(model, lines, evaluation))
-    episode = workdir / 'figures' / 'episode.png'
+    episode = workdir / 'figures' / 'episodes.png'
     if episode.exists():
-      shutil.copy(episode, output / f'episode-{model}.png')
+      shutil.copy(episode, output / f'episodes-{model}.png')
   if runs:
     figures.draw_results(runs, scratch / 'results', title='perfect recall')
     shutil.copy(scratch / 'results.png', output / 'results.png')

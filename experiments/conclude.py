@@ -29,7 +29,9 @@ _ROWS = {
   'kl_last': 'KL of the last frame, nats',
   'ratio': 'KL predictable / new',
 }
-_FIGURES = ('results', 'episode')
+_FIGURES = ('results', 'episodes')
+# How many episodes are drawn.
+_EPISODES = 3
 # Of a replica's keys, the one below the evaluation's and above the training's.
 _DRAWING_KEY = 2**31 - 1
 
@@ -86,7 +88,7 @@ def conclude(
   """
   evaluation = _evaluate(prepared, state, own)
   _draw_results(prepared, evaluation)
-  _draw_episode(prepared, state)
+  _draw_episodes(prepared, state)
   records.write_evaluation(prepared.workdir, evaluation)
   show(prepared.workdir, prepared.settings, console)
 
@@ -137,15 +139,17 @@ def _draw_results(prepared: Any, evaluation: dict[str, Any]) -> None:
   )
 
 
-def _draw_episode(prepared: Any, state: train.TrainState) -> None:
-  """One held-out episode, its reconstruction, and a dream after its prefix."""
+def _draw_episodes(prepared: Any, state: train.TrainState) -> None:
+  """Held-out episodes, reconstructed, and dreams after their prefixes."""
   failed_at = replicas.gather(state.failed_at)
   replica = int(np.argmax(failed_at < 0))
   variables = jax.tree.map(
     lambda leaf: replicas.gather(leaf)[replica],
     {'params': state.params, 'batch_stats': state.batch_stats},
   )
-  problem = train.Problem(prepared.problem.model, prepared.task.sample, 1)
+  problem = train.Problem(
+    prepared.problem.model, prepared.task.sample, _EPISODES
+  )
   draw = functools.partial(
     _draw, problem, prepared.task.prefix, prepared.settings.binarize
   )
@@ -155,15 +159,19 @@ def _draw_episode(prepared: Any, state: train.TrainState) -> None:
   episode, reconstruction, dream = jax.jit(draw)(
     variables, key, prepared.digits.held_out
   )
-  hidden = np.full_like(episode.frames[:, 0], np.nan)
-  hidden[prepared.task.prefix :] = dream[:, 0]
+  rows = []
+  for index in range(_EPISODES):
+    generated = np.full_like(episode.frames[:, index], np.nan)
+    generated[prepared.task.prefix :] = dream[:, index]
+    rows += [
+      (f'episode {index + 1}', np.asarray(episode.frames[:, index])),
+      ('reconstruction', np.asarray(reconstruction[:, index])),
+      ('generated', generated),
+    ]
   figures.draw_strip(
-    [
-      ('episode', np.asarray(episode.frames[:, 0])),
-      ('reconstruction', np.asarray(reconstruction[:, 0])),
-      ('generated', hidden),
-    ],
-    prepared.workdir / 'figures' / 'episode',
+    rows,
+    prepared.workdir / 'figures' / 'episodes',
+    # Where episodes differ in it, the first one's.
     marks=np.asarray(episode.predictable[:, 0]),
   )
 
@@ -176,7 +184,7 @@ def _draw(
   key: jax.Array,
   images: Any,
 ) -> tuple[Any, jax.Array, jax.Array]:
-  """An episode, its reconstruction and the dream after its prefix."""
+  """Episodes, their reconstructions, and the dreams after their prefixes."""
   batch_key, frame_key = jax.random.split(key)
   episode, noise = train.batch(problem, batch_key, images)
   # Where pixels are sampled, so are those of a frame that is encoded again.

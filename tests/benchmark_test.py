@@ -433,6 +433,6 @@ def test_trial_of_the_check_reports_on_every_part(
   assert set(files) == {
     'accelerator.json',
     'results.png',
-    *(f'episode-{model}.png' for model in presets.MODELS),
+    *(f'episodes-{model}.png' for model in presets.MODELS),
   }
   assert max(files.values()) < 16 * 2**20

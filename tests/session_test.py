@@ -24,7 +24,7 @@ from gtmm_jax import checkpoints, records, train
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 RUN = ROOT / 'experiments' / 'run.py'
-FIGURES = ['episode.pdf', 'episode.png', 'results.pdf', 'results.png']
+FIGURES = ['episodes.pdf', 'episodes.png', 'results.pdf', 'results.png']
 
 
 class Interruption(Exception):
