@@ -57,9 +57,10 @@ def define_flags() -> None:
     flags.DEFINE_integer(name, None, text + command.preset_default(name))
   flags.DEFINE_enum(
     'store',
-    'sample',
+    None,
     presets.STORES,
-    'What the memory is given of a latent, as in run.py.',
+    'What the memory is given of a latent, as in run.py.'
+    + command.preset_default('store'),
   )
   flags.DEFINE_string(
     'data', 'bundled', 'Digits: bundled, tfds or files:FOLDER, as in run.py.'

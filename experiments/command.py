@@ -2,6 +2,7 @@
 
 import pathlib
 import sys
+from collections.abc import Mapping
 from typing import NoReturn
 
 from absl import flags
@@ -33,15 +34,13 @@ def preset_default(name: str) -> str:
   parts = []
   for preset, values in presets.PRESETS.items():
     value = getattr(values, name)
-    if not isinstance(value, (int, float)):
-      by_task = {task: value[task] for task in presets.TASKS}
-      same = len(set(by_task.values())) == 1
+    if isinstance(value, Mapping):
+      # By task or by model.
+      same = len(set(value.values())) == 1
       value = (
-        by_task[presets.TASKS[0]]
+        next(iter(value.values()))
         if same
-        else ', '.join(
-          f'{chosen} on {task}' for task, chosen in by_task.items()
-        )
+        else ', '.join(f'{chosen} on {key}' for key, chosen in value.items())
       )
     parts.append(f'{preset} {value}')
   return f' Default: {"; ".join(parts)}.'

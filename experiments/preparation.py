@@ -32,7 +32,7 @@ class Request:
   workdir: str | None
   data: str
   data_dir: str | None
-  store: str
+  store: str | None
   order: str | None
   binarize: bool
   steps: int | None
@@ -101,7 +101,7 @@ def prepare(request: Request) -> Prepared:
     settings.model,
     preset,
     digits.training.pixels.shape[1:],
-    slots=task.length,
+    frames=task.length,
     store=settings.store,
     order=settings.order,
   )
@@ -113,7 +113,13 @@ def prepare(request: Request) -> Prepared:
     digits=digits,
     problem=train.Problem(model, task.sample, settings.batch_size),
     layout=layout,
-    config=_config(request, settings, digits, layout, task.length),
+    config=_config(
+      request,
+      settings,
+      digits,
+      layout,
+      presets.slots(settings.model, task.length),
+    ),
     why=why,
   )
   _require_continuation(prepared)
@@ -151,6 +157,8 @@ def _config(
       'read_heads': preset.read_heads,
       'controller_size': preset.controller_size[settings.model],
       'attention_size': preset.attention_size,
+      'word_size': preset.word_size,
+      'lru_strength': preset.lru_strength,
       'slots': slots,
       'gradient_norm': preset.gradient_norm,
     },

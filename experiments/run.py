@@ -57,10 +57,11 @@ def define_flags() -> None:
   )
   flags.DEFINE_enum(
     'store',
-    'sample',
+    None,
     presets.STORES,
     'What the memory is given of a latent: sample (the paper), the '
-    "posterior's mean, or denoised (the sample, shrunk where it is noise).",
+    "posterior's mean, or denoised (the sample, shrunk where it is noise)."
+    + command.preset_default('store'),
   )
   flags.DEFINE_enum(
     'order',

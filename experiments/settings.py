@@ -82,6 +82,7 @@ def resolve(preset: str, **given: object) -> Settings:
     'steps': chosen.steps[task],
     'pre_recall': chosen.pre_recall[task],
     'recall': chosen.recall,
+    'store': chosen.store[given['model']],
     'order': chosen.order[task],
     'report_every': chosen.report_every,
   }

@@ -169,7 +169,7 @@ def _count_parameters(model: str) -> int:
   preset = presets.PAPER
   task = tasks.PerfectRecall(*_PAPER_INTERVALS)
   digit = (28, 28, 1)
-  vae = build.temporal_vae(model, preset, digit, slots=task.length)
+  vae = build.temporal_vae(model, preset, digit, frames=task.length)
   problem = train.Problem(vae, task.sample, preset.batch_size)
   images = Images(
     jax.ShapeDtypeStruct((1, *digit), np.uint8),

@@ -2,9 +2,12 @@
 
 from flax import linen as nn
 
-from gtmm_jax import maps
+from gtmm_jax import maps, presets
+from gtmm_jax.memory.dnc import DNC
 from gtmm_jax.memory.introspective import Introspective
+from gtmm_jax.memory.lru import LRU
 from gtmm_jax.memory.lstm import LSTM
+from gtmm_jax.memory.ntm import NTM
 from gtmm_jax.model import Store, TemporalVAE
 from gtmm_jax.presets import Preset
 
@@ -13,7 +16,7 @@ def temporal_vae(
   model: str,
   preset: Preset,
   frame_shape: tuple[int, int, int],
-  slots: int,
+  frames: int,
   *,
   store: Store = 'sample',
   order: str = 'age',
@@ -21,11 +24,11 @@ def temporal_vae(
   """Builds one of the paper's models.
 
   Args:
-    model: 'vrnn' or 'introspective'.
+    model: 'vrnn', 'introspective', 'ntm', 'lru' or 'dnc'.
     preset: its sizes.
     frame_shape: (H, W, C); C = 1 is Bernoulli, C = 3 Gaussian. The digit
       networks need H and W to be multiples of 4.
-    slots: of the memory; the paper takes the number of frames of an episode.
+    frames: of an episode; they decide the number of slots (`presets.slots`).
     store: what the memory is given of a latent (see `TemporalVAE`).
     order: of the introspection network's slots, 'age' or 'arrival'.
 
@@ -37,7 +40,7 @@ def temporal_vae(
   """
   encoder, decoder = _networks(preset, frame_shape)
   return TemporalVAE(
-    core=_core(model, preset, slots, order),
+    core=_core(model, preset, presets.slots(model, frames), order),
     prior_map=maps.PriorMap(preset.latent_size, preset.prior_hidden),
     posterior_map=maps.PosteriorMap(encoder, preset.latent_size),
     observation_map=maps.ObservationMap(
@@ -50,20 +53,34 @@ def temporal_vae(
 
 
 def _core(model: str, preset: Preset, slots: int, order: str) -> nn.Module:
+  if model not in presets.MODELS:
+    raise ValueError(
+      f'There is no model {model!r}; there are {", ".join(presets.MODELS)}.'
+    )
+  size = preset.controller_size[model]
   if model == 'vrnn':
-    return LSTM(preset.controller_size[model])
+    return LSTM(size)
   if model == 'introspective':
     return Introspective(
       latent_size=preset.latent_size,
       slots=slots,
       read_heads=preset.read_heads,
-      controller_size=preset.controller_size[model],
+      controller_size=size,
       attention_size=preset.attention_size,
       order=order,
     )
-  raise ValueError(
-    f'There is no model {model!r}; the models are vrnn and introspective.'
-  )
+  sizes = {
+    'slots': slots,
+    'word_size': preset.word_size,
+    'read_heads': preset.read_heads,
+    'controller_size': size,
+    'latent_size': preset.latent_size,
+  }
+  if model == 'ntm':
+    return NTM(**sizes)
+  if model == 'lru':
+    return LRU(**sizes, strength=preset.lru_strength)
+  return DNC(**sizes)
 
 
 def _networks(

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Literal
 
-MODELS = ('vrnn', 'introspective')
+MODELS = ('vrnn', 'introspective', 'ntm', 'lru', 'dnc')
 TASKS = ('perfect_recall', 'dynamic_dependency')
 STORES = ('sample', 'mean', 'denoised')
 
@@ -32,6 +32,9 @@ class Preset:
     read_heads: R of the external memories.
     controller_size: LSTM units of each model.
     attention_size: hidden units of the introspection network's attention.
+    word_size: W of NTM, LRU and DNC: a latent and its tag.
+    lru_strength: of the LRU's keys: 'none' (its paper's), or learned.
+    store: what each model's memory is given of a latent.
     order: of the introspection network's slots for each task.
     batch_size: sequences in a batch.
     learning_rate: Adam's, for episodes of at most 100 frames.
@@ -51,6 +54,9 @@ class Preset:
   read_heads: int
   controller_size: Mapping[str, int]
   attention_size: int
+  word_size: int
+  lru_strength: Literal['none', 'softplus']
+  store: Mapping[str, str]
   order: Mapping[str, str]
   batch_size: int
   learning_rate: float
@@ -63,6 +69,7 @@ class Preset:
   report_every: int
 
 
+_SAMPLES = _frozen(**dict.fromkeys(MODELS, 'sample'))
 _ORDER = _frozen(perfect_recall='age', dynamic_dependency='arrival')
 
 PAPER = Preset(
@@ -71,8 +78,13 @@ PAPER = Preset(
   latent_size=32,
   prior_hidden=(64,),
   read_heads=5,
-  controller_size=_frozen(vrnn=299, introspective=422),
+  controller_size=_frozen(
+    vrnn=299, introspective=422, ntm=123, lru=125, dnc=122
+  ),
   attention_size=128,
+  word_size=48,
+  lru_strength='none',
+  store=_SAMPLES,
   order=_ORDER,
   batch_size=10,
   learning_rate=1e-3,
@@ -91,8 +103,13 @@ SMALL = Preset(
   latent_size=32,
   prior_hidden=(128,),
   read_heads=5,
-  controller_size=_frozen(vrnn=128, introspective=128),
+  controller_size=_frozen(
+    vrnn=128, introspective=128, ntm=128, lru=128, dnc=128
+  ),
   attention_size=128,
+  word_size=48,
+  lru_strength='softplus',
+  store=_SAMPLES,
   order=_ORDER,
   batch_size=10,
   learning_rate=1e-3,
@@ -111,5 +128,19 @@ PRESETS: Mapping[str, Preset] = MappingProxyType(
 
 # Table 1 of the paper, digits and characters: numbers of parameters.
 PAPER_PARAMETERS: Mapping[str, int] = MappingProxyType(
-  {'vrnn': 1_884_177, 'introspective': 1_863_107}
+  {
+    'vrnn': 1_884_177,
+    'introspective': 1_863_107,
+    'ntm': 1_869_381,
+    'lru': 1_866_282,
+    'dnc': 1_859_336,
+  }
 )
+
+
+def slots(model: str, frames: int) -> int:
+  """Slots of a model's memory: as many as frames, five times that for the LRU.
+
+  Gemici et al. 2017, section 4.1.
+  """
+  return 5 * frames if model == 'lru' else frames

@@ -1,14 +1,19 @@
-"""Addressing: pure functions from logits to read weights.
+"""Addressing: pure functions from logits and keys to weights, and their use.
 
-Weights are `[..., R, N]` for R read heads and N slots. Every function is finite
-and has a finite, bounded gradient for logits of any float32 size, and gives
-weights that are all zero where no slot may be read.
+Weights are `[..., R, N]` for R heads and N slots of W words. Every function is
+finite and has a finite, bounded gradient for logits of +-1e4, zero memory and
+zero keys, and gives weights that are all zero where no slot may be read.
 """
 
 import jax
 import jax.numpy as jnp
 
 Array = jax.Array
+
+# Inside the root of a norm, and beside the product of two.
+_EPSILON = 1e-6
+# Below it a weight counts as zero: its logarithm's slope is still a float32.
+_TINY = 1e-30
 
 
 def log_softplus(x: Array) -> Array:
@@ -75,3 +80,134 @@ def gaussian_attention(center: Array, width: Array, mask: Array) -> Array:
   distance = slots - center[..., None]
   scaled = distance / jnp.maximum(width, 1e-2)[..., None]
   return masked_softmax(-0.5 * jnp.square(scaled), mask)
+
+
+def oneplus(x: Array) -> Array:
+  """1 + softplus(x), in [1, inf); elementwise (Graves et al. 2016, Methods)."""
+  return 1.0 + jax.nn.softplus(x)
+
+
+def cosine_similarity(keys: Array, memory: Array) -> Array:
+  """Cosine of each key with each slot, in [-1, 1].
+
+  k . m / (|k| |m| + e) with |v| = sqrt(v . v + e), e = 1e-6 (the papers have no
+  e): zero for a zero key or slot, and the gradient there is at most 1e3.
+
+  Args:
+    keys: [..., R, W].
+    memory: [..., N, W].
+
+  Returns:
+    Similarities [..., R, N].
+  """
+  products = jnp.einsum('...rw,...nw->...rn', keys, memory)
+  key_norms = jnp.sqrt(jnp.square(keys).sum(-1) + _EPSILON)
+  slot_norms = jnp.sqrt(jnp.square(memory).sum(-1) + _EPSILON)
+  norms = key_norms[..., :, None] * slot_norms[..., None, :]
+  return products / (norms + _EPSILON)
+
+
+def content_weights(keys: Array, memory: Array, strengths: Array) -> Array:
+  """Softmax over slots of strength times cosine similarity.
+
+  Graves et al. 2014, eqs. 5-6; Graves et al. 2016, Methods.
+
+  Args:
+    keys: [..., R, W].
+    memory: [..., N, W].
+    strengths: beta >= 0, [..., R].
+
+  Returns:
+    Weights [..., R, N]; each head's sum to one.
+  """
+  similarity = cosine_similarity(keys, memory)
+  return jax.nn.softmax(strengths[..., None] * similarity, axis=-1)
+
+
+def interpolate(gate: Array, new: Array, old: Array) -> Array:
+  """gate * new + (1 - gate) * old (Graves et al. 2014, eq. 7).
+
+  Args:
+    gate: in [0, 1], [..., R].
+    new: [..., R, N], or what broadcasts to it.
+    old: [..., R, N], or what broadcasts to it.
+
+  Returns:
+    [..., R, N].
+  """
+  gate = gate[..., None]
+  return gate * new + (1.0 - gate) * old
+
+
+def shift(weights: Array, distribution: Array) -> Array:
+  """Circular convolution of weights with shifts (Graves et al. 2014, eq. 8).
+
+  With S shifts, distribution[..., s] moves weight from slot i to slot
+  (i + s - (S - 1) / 2) mod N: for S = 3 the shifts are -1, 0, +1.
+
+  Args:
+    weights: [..., R, N].
+    distribution: each head's sum to one, [..., R, S], S odd.
+
+  Returns:
+    Weights [..., R, N], with the sum of the given ones.
+
+  Raises:
+    ValueError: if S is even.
+  """
+  count = distribution.shape[-1]
+  if count % 2 == 0:
+    raise ValueError(
+      f'There are {count} shifts; their number must be odd, so that they lie '
+      f'evenly around zero.'
+    )
+  shifted = [
+    distribution[..., s, None] * jnp.roll(weights, s - count // 2, axis=-1)
+    for s in range(count)
+  ]
+  return sum(shifted[1:], start=shifted[0])
+
+
+def sharpen(weights: Array, power: Array) -> Array:
+  """w^power, normalised (Graves et al. 2014, eq. 9).
+
+  Computed from log w, so that powers of 1e4 leave a sum of one; its gradient is
+  at most N power. A weight below 1e-30 counts as zero and stays zero.
+
+  Args:
+    weights: >= 0, [..., R, N].
+    power: gamma >= 1, [..., R].
+
+  Returns:
+    Weights [..., R, N]; each head's sum to one, or are all zero as before.
+  """
+  positive = weights > _TINY
+  logarithm = jnp.log(jnp.where(positive, weights, 1.0))
+  return masked_softmax(power[..., None] * logarithm, positive)
+
+
+def erase_and_add(
+  memory: Array, weights: Array, erase: Array, add: Array
+) -> Array:
+  """M * prod_h (1 - w_h e_h) + sum_h w_h a_h: all erases, then all adds.
+
+  Graves et al. 2014, eqs. 3-4; with one head also Graves et al. 2016, Methods.
+
+  Args:
+    memory: [..., N, W].
+    weights: where each of H heads writes, in [0, 1], [..., H, N].
+    erase: what it forgets there, in [0, 1], [..., H, W].
+    add: what it writes there, [..., H, W].
+
+  Returns:
+    Memory [..., N, W].
+  """
+  for head in range(weights.shape[-2]):
+    erased = weights[..., head, :, None] * erase[..., head, None, :]
+    memory = memory * (1.0 - erased)
+  return memory + jnp.einsum('...hn,...hw->...nw', weights, add)
+
+
+def read(memory: Array, weights: Array) -> Array:
+  """Weighted sums of slots: [..., N, W] and [..., R, N] -> [..., R, W]."""
+  return jnp.einsum('...rn,...nw->...rw', weights, memory)

@@ -10,14 +10,23 @@ A core is a `flax.linen.RNNCellBase`:
   serves in `flax.linen.RNN`, `jax.lax.scan` and `jax.vmap`.
 * All state is in the carry, the last read and write weights included. A fresh
   sequence is a fresh carry; nothing survives elsewhere, nothing is reset.
-* Cores with an external memory store the first `latent_size` features of their
+* Cores that are given a `latent_size` store the first so many features of their
   input, the paper's z_{t-1}; what follows them, the paper's c_t, reaches the
   controller alone.
 """
 
+from typing import Any, Literal, get_args
+
 import jax
+import jax.numpy as jnp
+from flax import linen as nn
 
 Array = jax.Array
+
+Reads = Literal['before', 'after']
+InitialMemory = Literal['constant', 'learned']
+Activation = Literal['identity', 'tanh']
+Strength = Literal['softplus', 'oneplus']
 
 
 def require_features(inputs: Array, at_least: int, core: str) -> None:
@@ -47,3 +56,62 @@ def require_one_of(name: str, value: str, allowed: tuple[str, ...]) -> None:
   """
   if value not in allowed:
     raise ValueError(f'{name} is {value!r}; it must be {" or ".join(allowed)}.')
+
+
+def require_sense(core: Any, memory: Array, inputs: Array) -> None:
+  """Checks a core that writes words: its settings, its inputs and its carry.
+
+  Args:
+    core: an NTM, LRU or DNC.
+    memory: of its carry, [..., N, W].
+    inputs: [..., I].
+
+  Raises:
+    ValueError: in one sentence, what was wrong and what is wanted.
+  """
+  name = type(core).__name__
+  for size in ('slots', 'word_size', 'read_heads', 'write_heads'):
+    if getattr(core, size, 1) < 1:
+      raise ValueError(f'{size} is {getattr(core, size)}; it must be >= 1.')
+  if not 0 <= core.latent_size < core.word_size:
+    raise ValueError(
+      f'latent_size is {core.latent_size} and word_size {core.word_size}; a '
+      f'word holds a latent and a tag, so word_size must be the larger.'
+    )
+  require_one_of('reads', core.reads, get_args(Reads))
+  require_one_of('key_activation', core.key_activation, get_args(Activation))
+  require_one_of('initial_memory', core.initial_memory, get_args(InitialMemory))
+  if core.initial_strength <= 1:
+    raise ValueError(
+      f'initial_strength is {core.initial_strength}; it must be above 1.'
+    )
+  require_features(inputs, max(1, core.latent_size), name)
+  wanted = (*inputs.shape[:-1], core.slots, core.word_size)
+  if memory.shape != wanted:
+    raise ValueError(
+      f"{name}'s carry holds a memory of shape {memory.shape}; inputs of shape "
+      f'{inputs.shape} and the sizes of the core ask for {wanted}. Start with '
+      f'initialize_carry(key, inputs.shape).'
+    )
+
+
+def begin(core: nn.Module, carry: Any) -> Any:
+  """The carry that a call of a core starts from.
+
+  Args:
+    core: in its compact call; where its `initial_memory` is 'learned', it gets
+      a parameter `initial_memory` [N, W].
+    carry: with `memory` [..., N, W] and `calls` [...].
+
+  Returns:
+    The carry; in the first call of a sequence the learned memory is put in.
+  """
+  if core.initial_memory == 'constant':
+    return carry
+  learned = core.param(
+    'initial_memory',
+    nn.initializers.normal(0.1),
+    (core.slots, core.word_size),
+  )
+  is_first = (carry.calls == 0)[..., None, None]
+  return carry._replace(memory=jnp.where(is_first, learned, carry.memory))

@@ -1,0 +1,200 @@
+"""Allocation: pure functions that find room in a memory, and recall its order.
+
+Usage, allocation and temporal links of the differentiable neural computer
+(Graves et al. 2016, Methods), and the least recently used slots of memory
+augmented networks (Santoro et al. 2016, section 3.2). Arrays end in `[..., N]`
+for N slots, or `[..., H, N]` for H write heads and `[..., R, N]` for R read
+heads. Only the link is N x N.
+"""
+
+import jax
+import jax.numpy as jnp
+
+Array = jax.Array
+
+# Usage is kept above it where slots are sorted, so that the products along the
+# free list never vanish altogether.
+_LEAST_USAGE = 1e-6
+
+
+def update_usage(
+  usage_tm1: Array,
+  write_weights_tm1: Array,
+  free_gates: Array,
+  read_weights_tm1: Array,
+) -> Array:
+  """How much of each slot is in use, in [0, 1]: u_t of the DNC.
+
+  u_t = (u + w - u w) psi, with w = 1 - prod_h (1 - w_h) what was written at
+  t - 1 and psi = prod_r (1 - f_r w_r) what reads leave in use.
+
+  Args:
+    usage_tm1: u, in [0, 1], [..., N].
+    write_weights_tm1: [..., H, N].
+    free_gates: f in [0, 1], 1 frees what was just read, [..., R].
+    read_weights_tm1: [..., R, N].
+
+  Returns:
+    Usage [..., N].
+  """
+  usage = usage_tm1
+  for head in range(write_weights_tm1.shape[-2]):
+    usage = usage + (1.0 - usage) * write_weights_tm1[..., head, :]
+  for head in range(read_weights_tm1.shape[-2]):
+    freed = free_gates[..., head, None] * read_weights_tm1[..., head, :]
+    usage = usage * (1.0 - freed)
+  return usage
+
+
+def allocation_weights(usage: Array) -> Array:
+  """Weights on the freest slots: a_t of the DNC.
+
+  a[phi_j] = (1 - u[phi_j]) prod_{i < j} u[phi_i] with phi the slots from the
+  freest on, ties to the lowest index; u is kept above 1e-6. The order is a
+  constant to the gradient.
+
+  Args:
+    usage: in [0, 1], [..., N].
+
+  Returns:
+    Weights [..., N] in [0, 1] whose sum is at most one.
+  """
+  usage = _LEAST_USAGE + (1.0 - _LEAST_USAGE) * usage
+  # 1 - u is what is sorted: usages closer than its resolution are ties.
+  order = jnp.argsort(usage - 1.0, axis=-1, stable=True)
+  rank = jnp.argsort(order, axis=-1)
+  ordered = _permute(usage, order, rank)
+  one = jnp.ones_like(ordered[..., :1])
+  products = jnp.cumprod(
+    jnp.concatenate([one, ordered[..., :-1]], axis=-1), axis=-1
+  )
+  return _permute((1.0 - ordered) * products, rank, order)
+
+
+@jax.custom_vjp
+def _permute(x: Array, order: Array, inverse: Array) -> Array:
+  """x[..., order]; its gradient is a gather, too, instead of a scatter."""
+  del inverse
+  return jnp.take_along_axis(x, order, axis=-1)
+
+
+def _permute_forward(x, order, inverse):
+  return _permute(x, order, inverse), (order, inverse)
+
+
+def _permute_backward(saved, cotangent):
+  order, inverse = saved
+  return _permute(cotangent, inverse, order), None, None
+
+
+_permute.defvjp(_permute_forward, _permute_backward)
+
+
+def write_allocation_weights(usage: Array, write_gates: Array) -> Array:
+  """Allocation for several write heads, one after the other.
+
+  Each head takes up room before the next one looks; with one head these are
+  `allocation_weights`. The paper has one head; so does DeepMind's program go
+  on to several.
+
+  Args:
+    usage: in [0, 1], [..., N].
+    write_gates: how much each head will write to what it is given, in [0, 1],
+      [..., H].
+
+  Returns:
+    Weights [..., H, N].
+  """
+  weights = []
+  for head in range(write_gates.shape[-1]):
+    weights.append(allocation_weights(usage))
+    taken = write_gates[..., head, None] * weights[-1]
+    usage = usage + (1.0 - usage) * taken
+  return jnp.stack(weights, axis=-2)
+
+
+def update_link(
+  link_tm1: Array, write_weights: Array, precedence_tm1: Array
+) -> Array:
+  """Which slot was written after which: L_t of the DNC.
+
+  L_t[i, j] = (1 - w[i] - w[j]) L_{t-1}[i, j] + w[i] p_{t-1}[j], L_t[i, i] = 0:
+  near one where slot i was written just after slot j.
+
+  Args:
+    link_tm1: [..., H, N, N].
+    write_weights: w_t, [..., H, N].
+    precedence_tm1: p_{t-1}, [..., H, N].
+
+  Returns:
+    Link [..., H, N, N] in [0, 1]; rows and columns sum to at most one.
+  """
+  to, since = write_weights[..., :, None], write_weights[..., None, :]
+  link = (1.0 - to - since) * link_tm1 + to * precedence_tm1[..., None, :]
+  slots = jnp.arange(link.shape[-1])
+  return jnp.where(slots[:, None] == slots, 0.0, link)
+
+
+def update_precedence(precedence_tm1: Array, write_weights: Array) -> Array:
+  """How much each slot was the last one written: p_t of the DNC.
+
+  p_t = (1 - sum_i w_t[i]) p_{t-1} + w_t.
+
+  Args:
+    precedence_tm1: [..., H, N].
+    write_weights: w_t, [..., H, N].
+
+  Returns:
+    Precedence [..., H, N] whose sum is at most one.
+  """
+  written = write_weights.sum(axis=-1, keepdims=True)
+  return (1.0 - written) * precedence_tm1 + write_weights
+
+
+def follow_links(link: Array, read_weights_tm1: Array) -> tuple[Array, Array]:
+  """Weights on what was written after, and before, what was read last.
+
+  Args:
+    link: L_t, [..., H, N, N].
+    read_weights_tm1: [..., R, N].
+
+  Returns:
+    Forward weights L w and backward weights L^T w, each [..., R, H, N].
+  """
+  forward = jnp.einsum('...hij,...rj->...rhi', link, read_weights_tm1)
+  backward = jnp.einsum('...hij,...ri->...rhj', link, read_weights_tm1)
+  return forward, backward
+
+
+def decayed_usage(
+  usage_tm1: Array, read_weights: Array, write_weights: Array, decay: float
+) -> Array:
+  """How much and how lately slots were used (Santoro et al. 2016, eq. 5).
+
+  Args:
+    usage_tm1: >= 0, [..., N].
+    read_weights: w^r_t, [..., R, N].
+    write_weights: w^w_t, [..., H, N].
+    decay: the paper's gamma, in [0, 1).
+
+  Returns:
+    decay u_{t-1} + sum_r w^r_t + sum_h w^w_t, [..., N].
+  """
+  return decay * usage_tm1 + read_weights.sum(-2) + write_weights.sum(-2)
+
+
+def least_used(usage: Array, count: int) -> Array:
+  """One at exactly `count` least used slots, zero elsewhere.
+
+  Santoro et al. 2016, eq. 6, whose `<=` marks all that tie; here the lowest
+  index goes first, as in `jax.lax.top_k`.
+
+  Args:
+    usage: [..., N].
+    count: how many, 1 to N.
+
+  Returns:
+    [..., count, N]: the least used slot first; a sum over axis -2 marks all.
+  """
+  _, slots = jax.lax.top_k(-jax.lax.stop_gradient(usage), count)
+  return jax.nn.one_hot(slots, usage.shape[-1], dtype=usage.dtype)

@@ -1,0 +1,164 @@
+"""From the controller to the memory: keys, words and interface parameters."""
+
+import math
+from collections.abc import Mapping
+from typing import NamedTuple, get_args
+
+import jax
+import jax.numpy as jnp
+from flax import linen as nn
+
+from gtmm_jax.memory import addressing, core
+
+Array = jax.Array
+Activation = core.Activation
+Strength = core.Strength
+
+
+class Part(NamedTuple):
+  """One named part of an interface.
+
+  Attributes:
+    shape: of what it holds for one time step.
+    bias: at the start; a number, or one for each of the last axis.
+  """
+
+  shape: tuple[int, ...]
+  bias: float | tuple[float, ...] = 0.0
+
+
+class Asked(NamedTuple):
+  """What a controller asks of its memory in one step.
+
+  Attributes:
+    read_keys: [..., R, W].
+    write_vectors: [..., H, W].
+    tag: to be carried to the next step, [..., W - Z], or [..., 0].
+    parts: name -> [..., *shape], not yet activated.
+  """
+
+  read_keys: Array
+  write_vectors: Array
+  tag: Array
+  parts: dict[str, Array]
+
+
+class Interface(nn.Module):
+  """From the controller's output to everything that it asks of its memory.
+
+  Without latents (`latent_size` 0) all of it is one linear map of h_t, as in
+  the papers of NTM and DNC.
+
+  With them, a word written at t is [z_{t-1}, tag_{t-1}]: the latent beside a
+  tag that was made a step earlier, before that latent was known, tag_t =
+  A [h_t, z_{t-1}]. A read key starts as the same question without its answer,
+  [0, tag_t], plus a correction B [h_t, z_{t-1}] that is zero at first. So a
+  situation that comes again finds what followed it (Gemici et al. 2017 say of
+  navigation that these memories "collocate the new memories with context
+  information", and leave open how). All heads write the same word.
+
+  Attributes:
+    word_size: W, above Z.
+    read_heads: R, number of read keys.
+    write_heads: H, number of write vectors.
+    parts: name -> shape and initial bias of what else is asked.
+    latent_size: Z.
+    activation: of keys and write vectors that are linear in h_t alone.
+  """
+
+  word_size: int
+  read_heads: int
+  write_heads: int
+  parts: Mapping[str, Part]
+  latent_size: int = 0
+  activation: Activation = 'identity'
+
+  @nn.compact
+  def __call__(self, h: Array, inputs: Array, tag_tm1: Array) -> Asked:
+    """From h_t [..., H], inputs [..., Z + A] and tag_{t-1} to what is asked."""
+    if self.latent_size:
+      latent = inputs[..., : self.latent_size]
+      word = jnp.concatenate([latent, tag_tm1], axis=-1)
+      write_vectors = jnp.broadcast_to(
+        word[..., None, :], (*h.shape[:-1], self.write_heads, self.word_size)
+      )
+      read_keys, tag = self._question(h, latent)
+      return Asked(read_keys, write_vectors, tag, self._cut(h, self.parts))
+    size = self.word_size
+    raw = self._cut(
+      h,
+      {
+        'read_keys': Part((self.read_heads, size)),
+        'write_vectors': Part((self.write_heads, size)),
+        **self.parts,
+      },
+    )
+    read_keys, write_vectors = (
+      activate(raw.pop(name), self.activation)
+      for name in ('read_keys', 'write_vectors')
+    )
+    return Asked(read_keys, write_vectors, tag_tm1, raw)
+
+  def _question(self, h: Array, latent: Array) -> tuple[Array, Array]:
+    """Read keys [..., R, W] and tag [..., W - Z]."""
+    seen = jnp.concatenate([h, latent], axis=-1)
+    tag = nn.Dense(self.word_size - self.latent_size, name='tag')(seen)
+    correction = nn.Dense(
+      self.read_heads * self.word_size,
+      kernel_init=nn.initializers.zeros,
+      name='read_keys',
+    )(seen)
+    question = jnp.concatenate([jnp.zeros_like(latent), tag], axis=-1)
+    shape = (*h.shape[:-1], self.read_heads, self.word_size)
+    return question[..., None, :] + correction.reshape(shape), tag
+
+  def _cut(self, h: Array, parts: Mapping[str, Part]) -> dict[str, Array]:
+    """One linear map of h, cut into parts."""
+    sizes = [math.prod(part.shape) for part in parts.values()]
+
+    def initial_bias(key, shape, dtype=jnp.float32):
+      del key
+      biases = [
+        jnp.broadcast_to(jnp.asarray(part.bias, dtype), part.shape).reshape(-1)
+        for part in parts.values()
+      ]
+      return jnp.concatenate(biases).reshape(shape)
+
+    flat = nn.Dense(sum(sizes), bias_init=initial_bias, name='linear')(h)
+    ends = [sum(sizes[: n + 1]) for n in range(len(sizes) - 1)]
+    pieces = jnp.split(flat, ends, axis=-1)
+    return {
+      name: piece.reshape(*h.shape[:-1], *part.shape)
+      for (name, part), piece in zip(parts.items(), pieces, strict=True)
+    }
+
+
+def activate(x: Array, activation: Activation) -> Array:
+  """Keys and written vectors: as they are, or between -1 and 1."""
+  return jnp.tanh(x) if activation == 'tanh' else x
+
+
+def strengthen(x: Array, strength: Strength) -> Array:
+  """Key strengths: softplus(x) > 0, or oneplus(x) >= 1.
+
+  Raises:
+    ValueError: if `strength` is neither.
+  """
+  core.require_one_of('strength', strength, get_args(Strength))
+  if strength == 'oneplus':
+    return addressing.oneplus(x)
+  return jax.nn.softplus(x)
+
+
+def strength_bias(initial: float, strength: Strength) -> float:
+  """The x for which `strengthen` gives `initial`, a number above 1."""
+  value = initial - 1.0 if strength == 'oneplus' else initial
+  return value + math.log1p(-math.exp(-value))
+
+
+def initial_tag(
+  batch: tuple[int, ...], word_size: int, latent_size: int
+) -> Array:
+  """The tag before the first step: zeros [..., W - Z], [..., 0] if Z is 0."""
+  size = word_size - latent_size if latent_size else 0
+  return jnp.zeros((*batch, size))
