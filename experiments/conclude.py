@@ -1,26 +1,15 @@
 """The end of a run: held-out evaluation, figures, and the table of results."""
 
-import functools
 import pathlib
 from typing import Any
 
+import drawing
 import jax
-import jax.numpy as jnp
 import numpy as np
-import preparation
 from rich.console import Console
 from rich.table import Table
 
-from gtmm_jax import (
-  evaluate,
-  figures,
-  free_energy,
-  generate,
-  metrics,
-  records,
-  replicas,
-  train,
-)
+from gtmm_jax import evaluate, metrics, records, replicas, train
 
 _ROWS = {
   'negative_bound': 'negative bound, nats a sequence',
@@ -29,11 +18,6 @@ _ROWS = {
   'kl_last': 'KL of the last frame, nats',
   'ratio': 'KL predictable / new',
 }
-_FIGURES = ('results', 'episodes')
-# How many episodes are drawn.
-_EPISODES = 3
-# Of a replica's keys, the one below the evaluation's and above the training's.
-_DRAWING_KEY = 2**31 - 1
 
 
 def headline(line: dict[str, Any]) -> tuple[float, float]:
@@ -62,15 +46,15 @@ def is_complete(workdir: pathlib.Path, settings: Any) -> bool:
     evaluation is not None
     and evaluation['step'] == settings.steps
     and evaluation['episodes'] >= settings.evaluation_episodes
-    and all(path.exists() for path in figure_paths(workdir))
+    and all(path.exists() for path in figure_paths(workdir, settings))
   )
 
 
-def figure_paths(workdir: pathlib.Path) -> list[pathlib.Path]:
-  """Where the figures of a run are."""
+def figure_paths(workdir: pathlib.Path, settings: Any) -> list[pathlib.Path]:
+  """Where the figures of a run with these settings are."""
   return [
     workdir / 'figures' / f'{name}.{kind}'
-    for name in _FIGURES
+    for name in drawing.names(settings)
     for kind in ('png', 'pdf')
   ]
 
@@ -87,8 +71,7 @@ def conclude(
     console: to print on.
   """
   evaluation = _evaluate(prepared, state, own)
-  _draw_results(prepared, evaluation)
-  _draw_episodes(prepared, state)
+  drawing.draw(prepared, state, evaluation)
   records.write_evaluation(prepared.workdir, evaluation)
   show(prepared.workdir, prepared.settings, console)
 
@@ -126,86 +109,6 @@ def _evaluate(
   }
 
 
-def _draw_results(prepared: Any, evaluation: dict[str, Any]) -> None:
-  settings = prepared.settings
-  run = figures.Run(
-    settings.model, records.read_metrics(prepared.workdir), evaluation
-  )
-  figures.draw_results(
-    [run],
-    prepared.workdir / 'figures' / 'results',
-    title=f'{settings.task.replace("_", " ")}, l = {settings.pre_recall}, '
-    f'k = {settings.recall}',
-  )
-
-
-def _draw_episodes(prepared: Any, state: train.TrainState) -> None:
-  """Held-out episodes, reconstructed, and dreams after their prefixes."""
-  failed_at = replicas.gather(state.failed_at)
-  replica = int(np.argmax(failed_at < 0))
-  variables = jax.tree.map(
-    lambda leaf: replicas.gather(leaf)[replica],
-    {'params': state.params, 'batch_stats': state.batch_stats},
-  )
-  problem = train.Problem(
-    prepared.problem.model, prepared.task.sample, _EPISODES
-  )
-  draw = functools.partial(
-    _draw, problem, prepared.task.prefix, prepared.settings.binarize
-  )
-  key = jax.random.fold_in(
-    preparation.replica_keys(prepared.settings)[replica], _DRAWING_KEY
-  )
-  episode, reconstruction, dream = jax.jit(draw)(
-    variables, key, prepared.digits.held_out
-  )
-  rows = []
-  for index in range(_EPISODES):
-    generated = np.full_like(episode.frames[:, index], np.nan)
-    generated[prepared.task.prefix :] = dream[:, index]
-    rows += [
-      (f'episode {index + 1}', np.asarray(episode.frames[:, index])),
-      ('reconstruction', np.asarray(reconstruction[:, index])),
-      ('generated', generated),
-    ]
-  figures.draw_strip(
-    rows,
-    prepared.workdir / 'figures' / 'episodes',
-    # Where episodes differ in it, the first one's.
-    marks=np.asarray(episode.predictable[:, 0]),
-  )
-
-
-def _draw(
-  problem: train.Problem,
-  prefix: int,
-  binarize: bool,
-  variables: free_energy.Variables,
-  key: jax.Array,
-  images: Any,
-) -> tuple[Any, jax.Array, jax.Array]:
-  """Episodes, their reconstructions, and the dreams after their prefixes."""
-  batch_key, frame_key = jax.random.split(key)
-  episode, noise = train.batch(problem, batch_key, images)
-  # Where pixels are sampled, so are those of a frame that is encoded again.
-  dreamed = episode.frames[prefix:]
-  frame_noise = (
-    jax.random.uniform(frame_key, dreamed.shape) if binarize else None
-  )
-  inference = free_energy.infer(
-    problem.model, variables, episode.frames, episode.condition, noise
-  )
-  dream = generate.continue_episode(
-    problem.model,
-    variables,
-    episode.frames[:prefix],
-    episode.condition,
-    noise,
-    frame_noise,
-  )
-  return episode, inference.frames, jnp.asarray(dream.frames)
-
-
 def show(workdir: pathlib.Path, settings: Any, console: Console) -> None:
   """Prints the table of results and where the figures are."""
   evaluation = records.read_evaluation(workdir)
@@ -234,7 +137,7 @@ def show(workdir: pathlib.Path, settings: Any, console: Console) -> None:
       f'Replica {replica} stopped being finite at step {step:,} and is left '
       f'out.'
     )
-  for path in figure_paths(workdir):
+  for path in figure_paths(workdir, settings):
     console.print(str(path))
 
 

@@ -4,7 +4,7 @@ Gemici et al. 2017, eqs. 6 and 7. Images do not enter the scan: all frames are
 encoded before it and decoded after it.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 import jax
@@ -113,13 +113,62 @@ def scan_steps(
   Returns:
     The state after the last step, and the steps, each [T, B, ...].
   """
+  return _scan(
+    model, variables, state, features, condition, noise, lambda _, step: step
+  )
+
+
+def watch(
+  model: TemporalVAE,
+  variables: Variables,
+  frames: Array,
+  condition: Array,
+  noise: Array,
+) -> Any:
+  """What the memory core held, read and wrote at every step of `infer`.
+
+  Args:
+    model: the temporal VAE.
+    variables: its variables; running averages are used.
+    frames: x in [0, 1], [T, B, H, W, C].
+    condition: c, [T, B, A].
+    noise: standard normal, [T, B, Z].
+
+  Returns:
+    The core's carries after each step, leaves [T, B, ...]: that of step t gave
+    the context of frame t, and was last given z_{t-1}.
+  """
+  features = model.apply(variables, frames, method='encode')
+  _, cores = _scan(
+    model,
+    variables,
+    None,
+    features,
+    condition,
+    noise,
+    lambda state, _: state.core,
+  )
+  return cores
+
+
+def _scan(
+  model: TemporalVAE,
+  variables: Variables,
+  state: State | None,
+  features: Array,
+  condition: Array,
+  noise: Array,
+  kept: Callable[[State, Step], Any],
+) -> tuple[State, Any]:
+  """The scan of the model's step; `kept` chooses what is stacked over time."""
   if state is None:
     state = model.apply(
       variables, features[0], condition[0], method='initial_state'
     )
 
   def body(carry, inputs):
-    return model.apply(variables, carry, *inputs, method='step')
+    state, step = model.apply(variables, carry, *inputs, method='step')
+    return state, kept(state, step)
 
   return jax.lax.scan(body, state, (features, condition, noise))
 

@@ -20,8 +20,9 @@ _TINY = dataclasses.replace(
   latent_size=_LATENT,
   prior_hidden=(8,),
   read_heads=2,
-  controller_size={'vrnn': 8, 'introspective': 8},
+  controller_size=dict.fromkeys(presets.MODELS, 8),
   attention_size=8,
+  word_size=6,
 )
 _CASES = [
   (name, store, 'dense') for name in presets.MODELS for store in presets.STORES
@@ -332,6 +333,38 @@ def test_scan_is_a_plain_loop(name, store, networks):
       jax.tree.map(lambda leaf, t=t: leaf[t], result.steps),
       step,
     )
+
+
+@pytest.mark.parametrize('name', presets.MODELS)
+def test_watching_shows_the_core_of_every_step_of_a_plain_loop(name):
+  model, variables, infer = _case(name, 'sample', 'dense')
+  inputs = _data(9)
+  cores = _jit(functools.partial(free_energy.watch, model))(variables, *inputs)
+
+  @_jit
+  def first(*inputs):
+    return model.apply(variables, None, *inputs)
+
+  @_jit
+  def later(state, *inputs):
+    return model.apply(variables, state, *inputs)
+
+  state = None
+  for t in range(_LENGTH):
+    now = [x[t] for x in inputs]
+    state, _, _ = later(state, *now) if t else first(*now)
+    jax.tree.map(
+      lambda watched, looped, t=t: np.testing.assert_allclose(
+        watched[t], looped, rtol=1e-5, atol=1e-5
+      ),
+      cores,
+      state.core,
+    )
+  if name == 'introspective':
+    # Slot n of step t holds the latent of n + 1 steps before.
+    z = infer(variables, *inputs).steps.z
+    np.testing.assert_allclose(cores.memory[-1, :, 1], z[-3], rtol=1e-5)
+    np.testing.assert_array_equal(cores.memory[2, :, 2:], 0.0)
 
 
 @pytest.mark.parametrize(('name', 'store', 'networks'), _FEW)

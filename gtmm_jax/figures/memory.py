@@ -1,0 +1,250 @@
+"""A memory at work: heat maps over one episode, below its frames."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.patches import Rectangle
+from PIL import Image
+
+from gtmm_jax.figures import panels as heat_maps
+from gtmm_jax.figures import strips, writing
+from gtmm_jax.figures.panels import Panel
+
+_MARK = (0.835, 0.369, 0.0)
+# Sizes of letters in points.
+_TITLE, _PANEL, _NOTE, _NUMBER = 10, 8, 7, 7
+# All that follows is in pixels. Widths: of panels side by side at most, of one
+# over many frames, of one over few; of a frame's place over many, over few.
+_PAGE, _WIDE, _NARROW, _PLACE, _LARGE = 2400, 2000, 480, 32, 128
+# Heights: of frames' numbers, of a mark, above a panel, of a colour bar at
+# least, below a panel, of a note.
+_ABOVE_FRAMES, _LINE, _ABOVE, _SHORT, _BELOW, _LOW = 24, 4, 42, 54, 58, 24
+# Beside a panel: its scale, and what stands at it.
+_BAR_GAP, _BAR, _BESIDE = 12, 12, 90
+_MARGIN = 14
+
+
+def draw_memory(
+  frames: np.ndarray,
+  panels: Sequence[Panel],
+  stem: str | os.PathLike[str],
+  marks: np.ndarray | None = None,
+  title: str | None = None,
+  note: str | None = None,
+) -> list[Path]:
+  """Writes `memory_figure` to `<stem>.png` and `<stem>.pdf`.
+
+  Returns:
+    The two paths. Their folder is made where there is none.
+
+  Raises:
+    ValueError: as `memory_figure`.
+  """
+  figure = memory_figure(frames, panels, marks, title, note)
+  return writing.save(figure, stem, palette=False)
+
+
+def memory_figure(
+  frames: np.ndarray,
+  panels: Sequence[Panel],
+  marks: np.ndarray | None = None,
+  title: str | None = None,
+  note: str | None = None,
+) -> Figure:
+  """Draws heat maps side by side and below one another, each with its scale.
+
+  Time runs to the right. Above every column of panels stand the episode's
+  frames, each over what belongs to it. Cells of the heat maps are whole pixels,
+  at least one, so that none is lost.
+
+  Args:
+    frames: of one episode, `[T, H, W, C]`, C 1 or 3, values in [0, 1].
+    panels: one or more, in the order of reading.
+    marks: `[T]`: true where a frame is predictable. Such frames have a line
+      below them, and so have their columns above every panel.
+    title: a line above everything.
+    note: a line below everything.
+
+  Raises:
+    ValueError: there are no frames or no panels, their shapes or values are not
+      as above, or those of a panel not as `Panel` has them.
+  """
+  pictures = strips.as_rgb('frames', frames)
+  length = len(pictures)
+  if not length:
+    raise ValueError('There are no frames to draw: give an episode with some.')
+  if not panels:
+    raise ValueError('There are no panels to draw: give at least one.')
+  marks = np.zeros(length, bool) if marks is None else np.asarray(marks, bool)
+  if marks.shape != (length,):
+    raise ValueError(
+      f'marks has shape {marks.shape}, but must be ({length},): one mark for '
+      'each frame.'
+    )
+  panels = [heat_maps.checked(panel, length) for panel in panels]
+  legend = 'lines: predictable from the past' if marks.any() else ''
+  return _lay_out(pictures, panels, marks, title or '', (legend, note or ''))
+
+
+class _Grid(NamedTuple):
+  """Where frames and panels go, in pixels from the upper left."""
+
+  cell: int  # Width of a frame's place.
+  width: int  # Of a panel.
+  columns: int
+  lefts: list[int]  # Of each column of panels.
+  top: int  # Of the frames and their numbers.
+  tops: list[int]  # Of each row of panels.
+  size: tuple[int, int]  # Of what all of them take, width and height.
+
+
+def _grid(panels: Sequence[Panel], length: int, height: int, top: int) -> _Grid:
+  """As many panels side by side as the page has room for, at most three.
+
+  Args:
+    panels: checked.
+    length: number of frames.
+    height: of a frame.
+    top: where the frames begin.
+  """
+  cell = max(_PLACE, min(_LARGE, _NARROW // length))
+  cell = max(1, min(cell, _WIDE // length))
+  width = max(length * cell, *(len(panel.values) for panel in panels))
+  names = ['slot']
+  for panel in panels:
+    names += [] if isinstance(panel.rows, str) else panel.rows
+  left = 30 + max(70, *(writing.width_of(name, _NUMBER) for name in names))
+  titles = (writing.width_of(p.title + p.meaning, _PANEL) for p in panels)
+  whole = left + max(width + _BESIDE, max(titles) + 60)
+  columns = max(1, min(3, len(panels), _PAGE // whole))
+  y = top + _ABOVE_FRAMES + min(height, cell) + _LINE
+  tops = []
+  for start in range(0, len(panels), columns):
+    tops.append(y + _ABOVE)
+    beside = panels[start : start + columns]
+    tallest = max(heat_maps.row_height(p) * p.values.shape[1] for p in beside)
+    y = tops[-1] + max(_SHORT, tallest) + _BELOW
+  lefts = [column * whole + left for column in range(columns)]
+  return _Grid(cell, width, columns, lefts, top, tops, (columns * whole, y))
+
+
+def _lay_out(
+  pictures: np.ndarray,
+  panels: Sequence[Panel],
+  marks: np.ndarray,
+  title: str,
+  notes: tuple[str, str],
+) -> Figure:
+  """Draws all on axes whose unit is the pixel, and on axes upon them.
+
+  Args:
+    pictures: [T, H, W, 3] in [0, 1].
+    panels: checked.
+    marks: [T].
+    title: above everything, may be empty.
+    notes: below everything, either may be empty.
+  """
+  top = 50 if title else _MARGIN
+  grid = _grid(panels, len(marks), pictures.shape[1], top)
+  words = ((title, _TITLE), *((note, _NOTE) for note in notes))
+  widest = max(writing.width_of(*line) for line in words) + _MARGIN
+  width = max(grid.size[0], widest) + _MARGIN
+  height = grid.size[1] + _LOW * sum(map(bool, notes))
+  # A little more, for a quotient that rounds down would lose a whole pixel.
+  inches = [(pixels + 1e-6) / writing.DPI for pixels in (width, height)]
+  figure = Figure(figsize=inches, dpi=writing.DPI)
+  page = figure.add_axes((0, 0, 1, 1), xlim=(0, width), ylim=(height, 0))
+  page.set_axis_off()
+  for left in grid.lefts:
+    _draw_frames(page, pictures, marks, (left, top), grid.cell)
+  for index, panel in enumerate(panels):
+    row, column = divmod(index, grid.columns)
+    place = (grid.lefts[column], grid.tops[row])
+    _place_panel(page, panel, marks, place, grid)
+  page.text(_MARGIN, 30, writing.literal(title), size=_TITLE)
+  y = grid.size[1]
+  for note, colour in zip(notes, (_MARK, 'black'), strict=True):
+    page.text(_MARGIN, y, writing.literal(note), size=_NOTE, color=colour)
+    y += _LOW if note else 0
+  return figure
+
+
+def _draw_frames(
+  page: Axes,
+  pictures: np.ndarray,
+  marks: np.ndarray,
+  place: tuple[int, int],
+  cell: int,
+) -> None:
+  """Draws frames in the middle of their places, with numbers and marks."""
+  room = cell - (4 if cell >= 24 else 2 if cell >= 8 else 0)
+  scale = min(1.0, room / max(pictures.shape[1:3]))
+  h, w = (max(1, round(scale * side)) for side in pictures.shape[1:3])
+  x, y = place[0], place[1] + _ABOVE_FRAMES
+  for number in heat_maps.ticks(len(marks), cell, first=1):
+    middle = x + (number - 0.5) * cell
+    page.text(middle, y - 6, f'{number}', size=_NUMBER, ha='center')
+  strip = np.full((h, cell * len(pictures), 3), 255, np.uint8)
+  # An empty place is white; matplotlib would round bytes down.
+  shown = np.round(255 * np.nan_to_num(pictures, nan=1.0)).astype(np.uint8)
+  for frame, picture in enumerate(shown):
+    small = Image.fromarray(picture).resize((w, h), Image.Resampling.BOX)
+    left = frame * cell + (cell - w) // 2
+    strip[:, left : left + w] = np.asarray(small)
+    if marks[frame]:
+      _draw_mark(page, (x + left, y + h + 2, w))
+  axes = _axes(page, (x, y, strip.shape[1], h))
+  axes.imshow(strip, aspect='auto', interpolation='nearest')
+  axes.set_axis_off()
+
+
+def _place_panel(
+  page: Axes,
+  panel: Panel,
+  marks: np.ndarray,
+  place: tuple[int, int],
+  grid: _Grid,
+) -> None:
+  """Draws a heat map, its title, its scale and marks above its columns."""
+  x, y = place
+  count, rows = panel.values.shape
+  is_timed = panel.columns == 'frame'
+  cell = grid.cell if is_timed else grid.width // count
+  width, height = cell * count, heat_maps.row_height(panel) * rows
+  bar = (x + width + _BAR_GAP, y, _BAR, max(_SHORT, height))
+  axes = _axes(page, (x, y, width, height))
+  heat_maps.draw(axes, _axes(page, bar), panel, cell)
+  page.text(x, y - 14, writing.literal(panel.title), size=_PANEL)
+  words = writing.width_of(panel.title + panel.meaning, _PANEL)
+  end = x + max(width + _BESIDE - 12, words + 24)
+  meaning = writing.literal(panel.meaning)
+  page.text(end, y - 14, meaning, size=_NOTE, ha='right')
+  for frame in np.flatnonzero(marks) if is_timed else ():
+    _draw_mark(page, (x + frame * cell, y - 2 - _LINE, cell))
+
+
+def _draw_mark(page: Axes, box: tuple[int, int, int]) -> None:
+  """A line of whole pixels in a box: left, top, width."""
+  left, top, width = box
+  page.add_patch(
+    Rectangle(
+      (left, top), width, _LINE, color=_MARK, linewidth=0, antialiased=False
+    )
+  )
+
+
+def _axes(page: Axes, box: tuple[int, int, int, int]) -> Axes:
+  """Axes in a box of pixels: left, top, width, height."""
+  figure: Any = page.figure
+  (_, width), (height, _) = page.get_xlim(), page.get_ylim()
+  left, top, across, down = box
+  return figure.add_axes(
+    (left / width, 1 - (top + down) / height, across / width, down / height)
+  )

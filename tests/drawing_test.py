@@ -1,0 +1,191 @@
+"""What a run's figure of its memory shows, against the core's own carries."""
+
+import dataclasses
+import functools
+import types
+
+import conclude
+import drawing
+import jax
+import numpy as np
+import pytest
+
+from gtmm_jax import build, figures, free_energy, presets, records, train
+from gtmm_jax.memory.dnc import DNC
+from gtmm_jax.memory.introspective import Introspective
+from gtmm_jax.memory.lru import LRU
+from gtmm_jax.memory.ntm import NTM
+from gtmm_jax.tasks.images import Images
+from gtmm_jax.tasks.recall import PerfectRecall
+
+_LENGTH, _SLOTS, _WORDS = 7, 9, 6
+_SIZES = {'slots': _SLOTS, 'controller_size': 8}
+_CORES = {
+  'introspective': lambda heads: Introspective(
+    latent_size=_WORDS, read_heads=heads, **_SIZES
+  ),
+  'ntm': lambda heads: NTM(word_size=_WORDS, read_heads=heads, **_SIZES),
+  'lru': lambda heads: LRU(word_size=_WORDS, read_heads=heads, **_SIZES),
+  'dnc': lambda heads: DNC(word_size=_WORDS, read_heads=heads, **_SIZES),
+}
+
+
+# Compiled quickly rather than to run quickly.
+_jit = functools.partial(
+  jax.jit, compiler_options={'xla_backend_optimization_level': 0}
+)
+
+
+def _carries(core):
+  """Carries over one episode without a batch, leaves [T, ...]."""
+  return _jit(functools.partial(_run, core))()
+
+
+def _run(core):
+  inputs = jax.random.normal(jax.random.key(0), (_LENGTH, _WORDS))
+  carry = core.initialize_carry(jax.random.key(1), inputs[0].shape)
+  variables = core.init(jax.random.key(2), carry, inputs[0])
+  # Larger than at the start, so that gates and heads differ.
+  variables = jax.tree.map(lambda leaf: 3.0 * leaf, variables)
+
+  def body(carry, now):
+    carry, _ = core.apply(variables, carry, now)
+    return carry, carry
+
+  return jax.lax.scan(body, carry, inputs)[1]
+
+
+def _panels(cores):
+  panels = drawing.panels(cores)
+  assert len({panel.title for panel in panels}) == len(panels)
+  return {panel.title: panel for panel in panels}
+
+
+def _same(panel, values):
+  np.testing.assert_allclose(panel.values, values, rtol=1e-6)
+
+
+@pytest.mark.parametrize('name', _CORES)
+@pytest.mark.parametrize('heads', [1, 5])
+def test_panels_are_what_the_core_carries(name, heads):
+  cores = _carries(_CORES[name](heads))
+  panels = _panels(cores)
+  for head in range(heads):
+    suffix = f', head {head + 1}' if heads > 1 else ''
+    panel = panels.pop(f'read weights{suffix}')
+    _same(panel, cores.read_weights[:, head])
+    assert panel.limits == (0.0, 1.0)
+    assert (panel.rows, panel.columns) == ('slot', 'frame')
+  memory = np.asarray(cores.memory, np.float64)
+  _same(panels.pop('norm of each slot'), np.sqrt((memory**2).sum(-1)))
+  content = panels.pop('content at the last frame')
+  _same(content, memory[-1].T)
+  assert (content.rows, content.columns) == ('slot', 'word')
+  if name != 'introspective':
+    several = name == 'lru' and heads > 1
+    title = f'write weights, greatest of {heads} heads'
+    panel = panels.pop(title if several else 'write weights')
+    _same(panel, np.asarray(cores.write_weights).max(axis=1))
+    assert panel.limits == (0.0, 1.0)
+  if name in ('lru', 'dnc'):
+    panel = panels.pop('usage')
+    _same(panel, cores.usage)
+    assert panel.limits == ((0.0, 1.0) if name == 'dnc' else None)
+  gates = dict(
+    row
+    for panel in panels.values()
+    for row in zip(panel.rows, np.transpose(panel.values), strict=True)
+  )
+  assert all(panel.limits == (0.0, 1.0) for panel in panels.values())
+  expected = _expected_gates(name, cores, heads)
+  assert gates.keys() == expected.keys()
+  for row, values in expected.items():
+    np.testing.assert_allclose(gates[row], values, rtol=1e-6)
+  # Nothing is blank: each of them changes.
+  assert all(np.ptp(values) > 0 for values in gates.values())
+  if heads == 1:
+    frames = np.zeros((_LENGTH, 28, 28, 1))
+    figures.memory_figure(frames, drawing.panels(cores))
+
+
+def _expected_gates(name, cores, heads):
+  def rows(kind, values):
+    count = values.shape[1]
+    return {
+      f'{kind} {head + 1}' if count > 1 else kind: values[:, head]
+      for head in range(count)
+    }
+
+  if name == 'introspective':
+    return rows('read', np.asarray(cores.gates).mean(axis=2))
+  if name == 'ntm':
+    return rows('read', cores.read_gates) | rows('write', cores.write_gates)
+  if name == 'lru':
+    return rows('write', cores.gates)
+  gates = cores.gates
+  return {
+    'write': gates.write[:, 0],
+    'allocation': gates.allocation[:, 0],
+    **rows('free', gates.free),
+    **rows('backward', gates.read_modes[..., 0]),
+    **rows('content', gates.read_modes[..., 1]),
+    **rows('forward', gates.read_modes[..., 2]),
+  }
+
+
+def test_read_modes_of_several_write_heads_are_summed_by_their_kind():
+  cores = _carries(DNC(word_size=_WORDS, read_heads=2, write_heads=3, **_SIZES))
+  panels = _panels(cores)
+  for head in range(3):
+    panel = panels[f'write weights, head {head + 1}']
+    _same(panel, cores.write_weights[:, head])
+  modes = np.asarray(cores.gates.read_modes)
+  expected = [modes[..., :3].sum(-1), modes[..., 3], modes[..., 4:].sum(-1)]
+  _same(panels['read modes'], np.concatenate(expected, axis=1))
+
+
+def test_the_memory_that_is_drawn_is_that_of_the_first_episode_drawn():
+  preset = dataclasses.replace(
+    presets.SMALL, dense_hidden=(16,), latent_size=4, prior_hidden=(8,)
+  )
+  task = PerfectRecall(4, 2)
+  model = build.temporal_vae('introspective', preset, (8, 8, 1), task.length)
+  problem = train.Problem(model, task.sample, 3)
+  rng = np.random.default_rng(0)
+  pixels = rng.integers(0, 256, (12, 8, 8, 1), dtype=np.uint8)
+  images = Images(pixels, np.zeros(12, np.int32))
+  key = jax.random.key(4)
+  state = _jit(
+    lambda key: train.init_state(problem, train.adam(0.1), key, images)
+  )(key)
+  variables = {'params': state.params, 'batch_stats': {}}
+  drawn = (variables, key, images)
+  dream = _jit(functools.partial(drawing.dream, problem, 4, False))
+  watch = _jit(functools.partial(drawing.watch, problem))
+  (episode, _, _), (watched, cores) = dream(*drawn), watch(*drawn)
+  np.testing.assert_array_equal(watched.frames, episode.frames)
+  noise_key = jax.random.split(jax.random.split(key)[0])[1]
+  noise = jax.random.normal(noise_key, (task.length, 3, 4))
+  infer = _jit(functools.partial(free_energy.infer, model))
+  z = infer(variables, episode.frames, episode.condition, noise).steps.z
+  z = np.asarray(z)
+  # At frame t (from 0) slot n holds the latent of n + 1 frames before.
+  for t in range(task.length):
+    for slot in range(task.length):
+      stored = z[t - 1 - slot, 0] if slot < t else 0.0
+      np.testing.assert_allclose(cores.memory[t, slot], stored, atol=1e-5)
+
+
+@pytest.mark.parametrize('model', presets.MODELS)
+def test_only_a_run_with_a_memory_has_a_figure_of_it(tmp_path, model):
+  settings = types.SimpleNamespace(model=model, steps=4, evaluation_episodes=2)
+  paths = conclude.figure_paths(tmp_path, settings)
+  names = {path.name for path in paths}
+  assert {'results.png', 'episodes.pdf'} < names
+  assert ({'memory.png', 'memory.pdf'} <= names) == (model != 'vrnn')
+  records.write_evaluation(tmp_path, {'step': 4, 'episodes': 2})
+  (tmp_path / 'figures').mkdir()
+  for path in paths:
+    assert not conclude.is_complete(tmp_path, settings)
+    path.write_text('')
+  assert conclude.is_complete(tmp_path, settings)
