@@ -158,6 +158,7 @@ def _config(
       'controller_size': preset.controller_size[settings.model],
       'attention_size': preset.attention_size,
       'word_size': preset.word_size,
+      'key_strength': preset.key_strength,
       'lru_strength': preset.lru_strength,
       'slots': slots,
       'gradient_norm': preset.gradient_norm,

@@ -75,6 +75,7 @@ def _core(model: str, preset: Preset, slots: int, order: str) -> nn.Module:
     'read_heads': preset.read_heads,
     'controller_size': size,
     'latent_size': preset.latent_size,
+    'initial_strength': preset.key_strength,
   }
   if model == 'ntm':
     return NTM(**sizes)

@@ -33,6 +33,7 @@ class Preset:
     controller_size: LSTM units of each model.
     attention_size: hidden units of the introspection network's attention.
     word_size: W of NTM, LRU and DNC: a latent and its tag.
+    key_strength: at the start, where it is learned.
     lru_strength: of the LRU's keys: 'none' (its paper's), or learned.
     store: what each model's memory is given of a latent.
     order: of the introspection network's slots for each task.
@@ -55,6 +56,7 @@ class Preset:
   controller_size: Mapping[str, int]
   attention_size: int
   word_size: int
+  key_strength: float
   lru_strength: Literal['none', 'softplus']
   store: Mapping[str, str]
   order: Mapping[str, str]
@@ -83,6 +85,7 @@ PAPER = Preset(
   ),
   attention_size=128,
   word_size=48,
+  key_strength=10.0,
   lru_strength='none',
   store=_SAMPLES,
   order=_ORDER,
@@ -107,7 +110,8 @@ SMALL = Preset(
     vrnn=128, introspective=128, ntm=128, lru=128, dnc=128
   ),
   attention_size=128,
-  word_size=48,
+  word_size=64,
+  key_strength=10.0,
   lru_strength='softplus',
   store=_SAMPLES,
   order=_ORDER,

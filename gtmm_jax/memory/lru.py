@@ -93,7 +93,7 @@ def access(
   """
   slots = allocation.least_used(state.usage, asked.gates.shape[-1])
   write_weights = addressing.interpolate(
-    asked.gates, slots.sum(-2, keepdims=True), state.read_weights
+    asked.gates, state.read_weights, slots.sum(-2, keepdims=True)
   )
   kept = state.memory * (1.0 - slots[..., 0, :, None])
   memory = kept + jnp.einsum(
@@ -207,10 +207,15 @@ class LRU(nn.RNNCellBase):
     strengths = jnp.ones_like(gates)
     if is_learned:
       strengths = interface.strengthen(asked.parts['strengths'], self.strength)
+    write_vectors = asked.read_keys if writes_key else asked.write_vectors
+    if self.latent_size:
+      # All heads write the same word to the same slots: a share each, so that
+      # what is stored is one word.
+      write_vectors = write_vectors / heads
     return LRUInterface(
       keys=asked.read_keys,
       strengths=strengths,
-      write_vectors=asked.read_keys if writes_key else asked.write_vectors,
+      write_vectors=write_vectors,
       gates=gates,
     ), asked.tag
 
