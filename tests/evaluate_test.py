@@ -18,7 +18,7 @@ _TINY = dataclasses.replace(
   latent_size=_LATENT,
   prior_hidden=(8,),
   read_heads=2,
-  controller_size={'vrnn': 8, 'introspective': 8},
+  controller_size=dict.fromkeys(presets.MODELS, 8),
   attention_size=8,
 )
 _KEY = jax.random.fold_in(jax.random.key(3), 1)

@@ -18,7 +18,7 @@ _TINY = dataclasses.replace(
   latent_size=_LATENT,
   prior_hidden=(),  # no unit that is off may hide a change
   read_heads=2,
-  controller_size={'vrnn': 8, 'introspective': 8},
+  controller_size=dict.fromkeys(presets.MODELS, 8),
   attention_size=8,
 )
 _CASES = [(name, store) for name in presets.MODELS for store in presets.STORES]

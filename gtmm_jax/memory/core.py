@@ -15,6 +15,7 @@ A core is a `flax.linen.RNNCellBase`:
   controller alone.
 """
 
+import math
 from typing import Any, Literal, get_args
 
 import jax
@@ -27,6 +28,14 @@ Reads = Literal['before', 'after']
 InitialMemory = Literal['constant', 'learned']
 Activation = Literal['identity', 'tanh']
 Strength = Literal['softplus', 'oneplus']
+
+_SIZES = (
+  'slots',
+  'word_size',
+  'read_heads',
+  'write_heads',
+  'controller_size',
+)
 
 
 def require_features(inputs: Array, at_least: int, core: str) -> None:
@@ -58,21 +67,22 @@ def require_one_of(name: str, value: str, allowed: tuple[str, ...]) -> None:
     raise ValueError(f'{name} is {value!r}; it must be {" or ".join(allowed)}.')
 
 
-def require_sense(core: Any, memory: Array, inputs: Array) -> None:
-  """Checks a core that writes words: its settings, its inputs and its carry.
+def require_settings(core: Any) -> None:
+  """Checks the settings of a core that writes words.
 
   Args:
     core: an NTM, LRU or DNC.
-    memory: of its carry, [..., N, W].
-    inputs: [..., I].
 
   Raises:
     ValueError: in one sentence, what was wrong and what is wanted.
   """
-  name = type(core).__name__
-  for size in ('slots', 'word_size', 'read_heads', 'write_heads'):
+  for size in _SIZES:
     if getattr(core, size, 1) < 1:
       raise ValueError(f'{size} is {getattr(core, size)}; it must be >= 1.')
+  if getattr(core, 'shift_range', 0) < 0:
+    raise ValueError(f'shift_range is {core.shift_range}; it must be >= 0.')
+  if not 0 <= getattr(core, 'decay', 0) < 1:
+    raise ValueError(f'decay is {core.decay}; it must be in [0, 1).')
   if not 0 <= core.latent_size < core.word_size:
     raise ValueError(
       f'latent_size is {core.latent_size} and word_size {core.word_size}; a '
@@ -81,18 +91,44 @@ def require_sense(core: Any, memory: Array, inputs: Array) -> None:
   require_one_of('reads', core.reads, get_args(Reads))
   require_one_of('key_activation', core.key_activation, get_args(Activation))
   require_one_of('initial_memory', core.initial_memory, get_args(InitialMemory))
-  if core.initial_strength <= 1:
+  # Written so that "not a number" fails, too.
+  if not 1 < core.initial_strength < math.inf:
     raise ValueError(
-      f'initial_strength is {core.initial_strength}; it must be above 1.'
+      f'initial_strength is {core.initial_strength}; it must be a number above '
+      f'1.'
     )
+
+
+def require_sense(core: Any, carry: Any, inputs: Array) -> None:
+  """Checks a core that writes words: its settings, its inputs and its carry.
+
+  Args:
+    core: an NTM, LRU or DNC.
+    carry: what it was called with.
+    inputs: [..., I].
+
+  Raises:
+    ValueError: in one sentence, what was wrong and what is wanted.
+  """
+  require_settings(core)
+  name = type(core).__name__
   require_features(inputs, max(1, core.latent_size), name)
-  wanted = (*inputs.shape[:-1], core.slots, core.word_size)
-  if memory.shape != wanted:
-    raise ValueError(
-      f"{name}'s carry holds a memory of shape {memory.shape}; inputs of shape "
-      f'{inputs.shape} and the sizes of the core ask for {wanted}. Start with '
-      f'initialize_carry(key, inputs.shape).'
+  wanted = jax.eval_shape(
+    lambda: core.initialize_carry(jax.random.key(0), inputs.shape)
+  )
+  if jax.tree.map(jnp.shape, carry) == jax.tree.map(jnp.shape, wanted):
+    return
+  for field in ('memory', *carry._fields):
+    found, asked = (
+      jax.tree.map(jnp.shape, getattr(state, field))
+      for state in (carry, wanted)
     )
+    if found != asked:
+      raise ValueError(
+        f"{name}'s carry holds a {field} of shape {found}; inputs of shape "
+        f'{inputs.shape} and the sizes of the core ask for {asked}. Start with '
+        f'initialize_carry(key, inputs.shape).'
+      )
 
 
 def begin(core: nn.Module, carry: Any) -> Any:

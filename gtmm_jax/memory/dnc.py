@@ -63,7 +63,7 @@ class DNC(nn.RNNCellBase):
   @nn.compact
   def __call__(self, carry: DNCState, inputs: Array) -> tuple[DNCState, Array]:
     """Advances: `inputs [..., I]` -> context `[..., R W + controller_size]`."""
-    core.require_sense(self, carry.memory, inputs)
+    core.require_sense(self, carry, inputs)
     batch = inputs.shape[:-1]
     carry = core.begin(self, carry)
     controller, h = LSTM(self.controller_size, name='controller')(
@@ -128,6 +128,7 @@ class DNC(nn.RNNCellBase):
     self, rng: Array, input_shape: tuple[int, ...]
   ) -> DNCState:
     """An empty memory with the leading axes of `input_shape`."""
+    core.require_settings(self)
     batch, n = input_shape[:-1], self.slots
     r, w = self.read_heads, self.write_heads
     return DNCState(

@@ -55,7 +55,7 @@ class Interface(nn.Module):
   [0, tag_t], plus a correction B [h_t, z_{t-1}] that is zero at first. So a
   situation that comes again finds what followed it (Gemici et al. 2017 say of
   navigation that these memories "collocate the new memories with context
-  information", and leave open how). All heads write the same word.
+  information", and leave open how). All heads are given the same word.
 
   Attributes:
     word_size: W, above Z.

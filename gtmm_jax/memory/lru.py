@@ -172,7 +172,7 @@ class LRU(nn.RNNCellBase):
     return state, context
 
   def _check(self, carry: LRUState, inputs: Array) -> None:
-    core.require_sense(self, carry.memory, inputs)
+    core.require_sense(self, carry, inputs)
     core.require_one_of(
       'write_vector', self.write_vector, get_args(WriteVector)
     )
@@ -224,6 +224,7 @@ class LRU(nn.RNNCellBase):
     self, rng: Array, input_shape: tuple[int, ...]
   ) -> LRUState:
     """A blank memory with the leading axes of `input_shape`."""
+    core.require_settings(self)
     batch, heads = input_shape[:-1], self.read_heads
     weights = jnp.zeros((*batch, heads, self.slots))
     return LRUState(

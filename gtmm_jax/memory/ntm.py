@@ -168,7 +168,7 @@ class NTM(nn.RNNCellBase):
   @nn.compact
   def __call__(self, carry: NTMState, inputs: Array) -> tuple[NTMState, Array]:
     """Advances: `inputs [..., I]` -> context `[..., R W + controller_size]`."""
-    core.require_sense(self, carry.memory, inputs)
+    core.require_sense(self, carry, inputs)
     batch = inputs.shape[:-1]
     carry = core.begin(self, carry)
     controller, h = LSTM(self.controller_size, name='controller')(
@@ -244,6 +244,7 @@ class NTM(nn.RNNCellBase):
     self, rng: Array, input_shape: tuple[int, ...]
   ) -> NTMState:
     """A blank memory, all heads on slot 0; leading axes of `input_shape`."""
+    core.require_settings(self)
     batch, r, w = input_shape[:-1], self.read_heads, self.write_heads
     first = jnp.zeros(self.slots).at[0].set(1.0)
     return NTMState(

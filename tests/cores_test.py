@@ -1,0 +1,661 @@
+"""The contract that every memory core keeps, and what holds of its states."""
+
+import functools
+import itertools
+import re
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from flax import linen as nn
+
+from gtmm_jax.memory.dnc import DNC
+from gtmm_jax.memory.introspective import Introspective
+from gtmm_jax.memory.lru import LRU
+from gtmm_jax.memory.lstm import LSTM
+from gtmm_jax.memory.ntm import NTM
+
+STEPS, BATCH, LATENT, WIDTH = 10, 6, 2, 3
+# As many slots as sequences: each of a batch may see the slots turned its way.
+SLOTS, WORD, HEADS, CONTROLLER = BATCH, 4, 2, 4
+CORES = {
+  'introspective': Introspective(LATENT, SLOTS, HEADS, CONTROLLER, 5),
+  'lstm': LSTM(CONTROLLER),
+  'ntm': NTM(SLOTS, WORD, HEADS, 1, CONTROLLER, LATENT),
+  # Without a learned memory their empty slots are alike but for rounding, which
+  # would decide whose turn it is: nothing of that is read, but states differ.
+  'lru': LRU(SLOTS, WORD, HEADS, CONTROLLER, initial_memory='learned'),
+  'dnc': DNC(
+    SLOTS, WORD, HEADS, 2, CONTROLLER, LATENT, initial_memory='learned'
+  ),
+}
+WRITERS = ('ntm', 'lru', 'dnc')
+KEY = jax.random.key(0)
+
+every_core = pytest.mark.parametrize('name', CORES)
+every_writer = pytest.mark.parametrize('name', WRITERS)
+
+
+def fresh(core: nn.RNNCellBase, *batch: int):
+  return core.initialize_carry(KEY, (*batch, WIDTH))
+
+
+def random_parameters(core: nn.RNNCellBase, scale: float = 1.0) -> dict:
+  """Parameters of the right shapes, Gaussian with deviation `scale`."""
+  generator = np.random.default_rng(0)
+  shapes = jax.eval_shape(core.init, KEY, fresh(core), jnp.zeros(WIDTH))
+  return jax.tree.map(
+    lambda x: (scale * generator.normal(size=x.shape)).astype(x.dtype), shapes
+  )
+
+
+def scan(core, variables, carry, inputs):
+  """All states and contexts of inputs [T, ..., I], each with T in front."""
+
+  def body(carry, x):
+    carry, context = core.apply(variables, carry, x)
+    return carry, (carry, context)
+
+  return jax.lax.scan(body, carry, inputs)[1]
+
+
+compiled_scan = jax.jit(scan, static_argnums=0)
+compiled_step = jax.jit(
+  lambda core, variables, carry, x: core.apply(variables, carry, x),
+  static_argnums=0,
+)
+
+
+def run(core, variables, carry, inputs):
+  """`scan`, compiled once for each form of its arguments, in NumPy."""
+  inputs = np.asarray(inputs, np.float32)
+  return jax.device_get(compiled_scan(core, variables, carry, inputs))
+
+
+@pytest.fixture(scope='module')
+def inputs() -> np.ndarray:
+  """Sequences [T, B, I] of numbers that bfloat16 has."""
+  x = np.random.default_rng(1).normal(size=(STEPS, BATCH, WIDTH))
+  return x.astype(jnp.bfloat16).astype(np.float32)
+
+
+@pytest.fixture(scope='module')
+def runs(inputs) -> dict:
+  """For every core random parameters, all states, and contexts [T, B, P]."""
+  found = {}
+  for name, core in CORES.items():
+    variables = random_parameters(core)
+    found[name] = (variables, *run(core, variables, fresh(core, BATCH), inputs))
+  return found
+
+
+def at(index, tree):
+  return jax.tree.map(lambda x: x[index], tree)
+
+
+def assert_trees_close(found, expected, tolerance=3e-5):
+  assert jax.tree.structure(found) == jax.tree.structure(expected)
+  for x, y in zip(
+    jax.tree.leaves(found), jax.tree.leaves(expected), strict=True
+  ):
+    assert x.shape == y.shape
+    np.testing.assert_allclose(x, y, rtol=tolerance, atol=tolerance)
+
+
+# The carry.
+
+
+@every_core
+@pytest.mark.parametrize(
+  ('batch', 'dtype'),
+  [
+    ((), jnp.float32),
+    ((1,), jnp.bfloat16),
+    ((3,), jnp.float32),
+    ((2, 3), jnp.bfloat16),
+  ],
+)
+def test_a_call_leaves_the_form_of_the_carry(name, batch, dtype):
+  core = CORES[name]
+  carry = fresh(core, *batch)
+  for leaf in jax.tree.leaves(carry):
+    assert leaf.shape[: len(batch)] == batch
+    assert leaf.dtype in (jnp.float32, jnp.int32)
+  inputs = jax.ShapeDtypeStruct((*batch, WIDTH), dtype)
+  (after, context), _ = jax.eval_shape(
+    core.init_with_output, KEY, carry, inputs
+  )
+  assert jax.tree.structure(after) == jax.tree.structure(carry)
+  assert jax.tree.map(lambda x: (x.shape, x.dtype), after) == jax.tree.map(
+    lambda x: (x.shape, x.dtype), carry
+  )
+  width = {
+    'introspective': HEADS * LATENT,
+    'lstm': CONTROLLER,
+  }.get(name, HEADS * WORD + CONTROLLER)
+  assert context.shape == (*batch, width)
+
+
+@every_core
+def test_a_carry_begins_without_parameters_and_the_same_everywhere(name):
+  core = CORES[name]
+  one = fresh(core)
+  other = core.initialize_carry(jax.random.key(7), (2, 3, WIDTH))
+  for x, y in zip(jax.tree.leaves(one), jax.tree.leaves(other), strict=True):
+    np.testing.assert_array_equal(np.broadcast_to(x, y.shape), y)
+  assert core.num_feature_axes == 1
+
+
+# Every way of running it.
+
+
+@every_core
+def test_the_rnn_of_flax_with_two_batch_axes_equals_the_scan(
+  name, inputs, runs
+):
+  variables, states, contexts = runs[name]
+  rnn = nn.RNN(CORES[name], return_carry=True)
+  shaped = np.moveaxis(inputs.reshape(STEPS, 2, 3, WIDTH), 0, 2)
+  carry, found = jax.device_get(
+    jax.jit(rnn.apply)({'params': {'cell': variables['params']}}, shaped)
+  )
+  assert_trees_close(
+    jax.tree.map(lambda x: x.reshape(BATCH, *x.shape[2:]), carry),
+    at(-1, states),
+  )
+  found = np.moveaxis(found.reshape(BATCH, STEPS, -1), 1, 0)
+  assert_trees_close(found, contexts)
+
+
+@every_core
+def test_vmap_over_sequences_equals_a_batch(name, inputs, runs):
+  variables, *expected = runs[name]
+  core = CORES[name]
+  over_sequences = jax.vmap(
+    lambda x: scan(core, variables, fresh(core), x), in_axes=1, out_axes=1
+  )
+  assert_trees_close(jax.jit(over_sequences)(inputs), tuple(expected))
+
+
+@every_core
+@pytest.mark.parametrize(
+  ('index', 'dtype'), [(4, jnp.float32), (slice(2, 3), jnp.bfloat16)]
+)
+def test_single_steps_equal_the_scan(name, inputs, runs, index, dtype):
+  """Of a sequence without a batch axis, and of a batch of one in bfloat16."""
+  variables, states, contexts = runs[name]
+  carry = fresh(CORES[name], *inputs[0, index].shape[:-1])
+  for t in range(STEPS):
+    x = inputs[t, index].astype(dtype)
+    carry, context = compiled_step(CORES[name], variables, carry, x)
+    assert_trees_close(carry, at((t, index), states))
+    assert_trees_close(context, contexts[t, index])
+
+
+# Time.
+
+
+@every_core
+def test_a_fresh_carry_is_a_fresh_sequence(name, inputs, runs):
+  variables, states, contexts = runs[name]
+  core = CORES[name]
+  begin = fresh(core, BATCH)
+  run(core, variables, begin, 3.0 * inputs + 1.0)
+  again = run(core, variables, begin, inputs)
+  jax.tree.map(np.testing.assert_array_equal, again, (states, contexts))
+  order = np.array([3, 5, 0, 1, 4, 2])
+  found = run(core, variables, begin, inputs[:, order])
+  assert_trees_close(found, at((slice(None), order), (states, contexts)))
+  # Nothing outlives a call but what it returns.
+  _, moved = jax.eval_shape(
+    lambda *x: core.apply(*x, mutable=True), variables, begin, inputs[0]
+  )
+  assert moved.keys() <= {'params'}
+  # Whereas a carry that is kept is felt.
+  _, kept = run(core, variables, at(-1, states), inputs)
+  assert np.all(np.abs(kept - contexts)[0].max(-1) > 1e-3)
+
+
+@every_core
+def test_a_carry_goes_on_where_it_was_left(name, inputs, runs):
+  variables, *expected = runs[name]
+  later = np.concatenate([inputs[4:], inputs[:4]])
+  carry = at(3, expected[0])
+  found = run(CORES[name], variables, carry, later)
+  assert_trees_close(at(slice(6), found), at(slice(4, 10), tuple(expected)))
+
+
+@every_core
+def test_later_inputs_do_not_reach_earlier_steps(name, inputs, runs):
+  variables, *before = runs[name]
+  core = CORES[name]
+  for t in (1, 6, STEPS - 1):
+    changed = inputs.copy()
+    changed[t:] += 2.0
+    after = run(core, variables, fresh(core, BATCH), changed)
+    jax.tree.map(
+      np.testing.assert_array_equal,
+      at(slice(t), after),
+      at(slice(t), tuple(before)),
+    )
+    assert np.all(np.abs(after[1] - before[1])[t:].max((0, 2)) > 1e-4)
+
+
+@every_core
+def test_sequences_of_a_batch_are_strangers(name, inputs, runs):
+  variables, *before = runs[name]
+  core = CORES[name]
+  changed = inputs.copy()
+  changed[:, 2] += 2.0
+  after = run(core, variables, fresh(core, BATCH), changed)
+  others = (slice(None), np.array([0, 1, 3, 4, 5]))
+  jax.tree.map(
+    np.testing.assert_array_equal, at(others, after), at(others, tuple(before))
+  )
+
+
+# What holds of every state.
+
+
+def assert_simplex(weights, *, at_most: bool = False, tolerance=1e-5):
+  assert np.all(weights >= -1e-6)
+  total = np.sum(weights, axis=-1)
+  assert np.all(total <= 1 + tolerance)
+  if not at_most:
+    assert np.all(total >= 1 - tolerance)
+
+
+def assert_gates(*gates):
+  for gate in gates:
+    assert np.all((gate >= 0) & (gate <= 1))
+
+
+def check_introspective(core, carry, states):
+  del core, carry
+  has_read = np.any(states.memory, axis=(-1, -2)) & (states.calls > 1)
+  total = states.read_weights.sum(-1)
+  np.testing.assert_allclose(total[has_read], 1.0, rtol=1e-5)
+  assert_simplex(states.read_weights, at_most=True)
+  assert_gates(states.gates)
+
+
+def check_lstm(core, carry, states):
+  del core, carry
+  assert np.all(np.abs(states.hidden) <= 1)
+
+
+def check_ntm(core, carry, states):
+  del core, carry
+  assert_simplex(states.read_weights)
+  assert_simplex(states.write_weights)
+  assert_gates(states.read_gates, states.write_gates)
+
+
+def check_lru(core, carry, states):
+  assert_simplex(states.read_weights)
+  assert_gates(states.gates)
+  read_tm1 = np.concatenate([carry.read_weights[None], states.read_weights])[
+    :-1
+  ]
+  np.testing.assert_allclose(
+    states.write_weights.sum(-1),
+    states.gates * read_tm1.sum(-1) + (1 - states.gates) * core.read_heads,
+    rtol=1e-5,
+    atol=1e-5,
+  )
+  assert np.all(states.write_weights >= 0)
+  assert np.all(states.usage >= 0)
+  # Each step adds at most 1 + n for each head; gamma forgets.
+  heads = core.read_heads
+  assert np.all(states.usage.sum(-1) <= 20.01 * heads * (1 + heads))
+
+
+def check_dnc(core, carry, states):
+  del core, carry
+  assert np.all((states.usage >= 0) & (states.usage <= 1 + 1e-6))
+  assert_simplex(states.read_weights, at_most=True)
+  assert_simplex(states.write_weights, at_most=True)
+  assert_simplex(states.precedence, at_most=True)
+  assert_simplex(states.link, at_most=True)
+  assert_simplex(np.swapaxes(states.link, -1, -2), at_most=True)
+  assert not np.any(np.diagonal(states.link, axis1=-2, axis2=-1))
+  gates = states.gates
+  assert_gates(gates.free, gates.allocation, gates.write)
+  assert_simplex(gates.read_modes)
+
+
+CHECKS = {
+  'introspective': check_introspective,
+  'lstm': check_lstm,
+  'ntm': check_ntm,
+  'lru': check_lru,
+  'dnc': check_dnc,
+}
+
+
+def assert_sound(name, core, carry, states, contexts):
+  """Numbers are numbers, and all of the core's own rules hold."""
+  for leaf in jax.tree.leaves((states, contexts)):
+    assert np.all(np.isfinite(leaf))
+  carry, states = jax.tree.map(np.asarray, (carry, states))
+  CHECKS[name](core, carry, states)
+
+
+# Of the sequences of one batch: nothing comes in, or much, or too much.
+SIZES = np.array([0.0, 1.0, 1.0, 10.0, 1e4, 1e4])[:, None]
+
+
+@every_core
+@pytest.mark.parametrize('scale', [1.0, 20.0])
+def test_long_runs_in_single_precision_stay_sound(name, scale):
+  core = CORES[name]
+  variables = random_parameters(core, scale)
+  generator = np.random.default_rng(5)
+  carry, chunks = fresh(core, BATCH), []
+  for _ in range(50):
+    x = SIZES * generator.normal(size=(STEPS, BATCH, WIDTH))
+    chunks.append(run(core, variables, carry, x))
+    carry = at(-1, chunks[-1][0])
+  found = jax.tree.map(lambda *x: np.concatenate(x), *chunks)
+  assert len(found[1]) == 500
+  assert_sound(name, core, fresh(core, BATCH), *found)
+  if name != 'lstm':
+    np.testing.assert_array_equal(carry.calls, 500)
+
+
+TINY = {
+  'introspective': Introspective(1, 1, 1, 1, 1),
+  'lstm': LSTM(1),
+  'ntm': NTM(1, 1, 1, 1, 1),
+  'lru': LRU(1, 1, 1, 1),
+  'dnc': DNC(1, 1, 1, 1, 1),
+}
+
+
+@every_core
+def test_one_slot_one_head_one_unit(name, inputs):
+  core, carry = TINY[name], fresh(TINY[name])
+  found = run(core, random_parameters(core, 2.0), carry, inputs[:, 0])
+  assert_sound(name, core, carry, *found)
+
+
+def test_any_sizes_stay_sound():
+  hypothesis = pytest.importorskip('hypothesis')
+  from hypothesis import strategies
+
+  @hypothesis.settings(
+    # Every example is compiled; a failure is small as it is.
+    max_examples=3,
+    phases=[hypothesis.Phase.generate],
+    deadline=None,
+    database=None,
+    derandomize=True,
+  )
+  @hypothesis.given(
+    name=strategies.sampled_from(WRITERS),
+    slots=strategies.integers(3, 7),
+    word=strategies.integers(2, 5),
+    heads=strategies.integers(1, 3),
+    latent=strategies.integers(0, 1),
+    reads=strategies.sampled_from(['before', 'after']),
+    scale=strategies.sampled_from([0.0, 1.0, 20.0]),
+  )
+  def check(name, slots, word, heads, latent, reads, scale):
+    core = type(CORES[name])(
+      slots,
+      word,
+      read_heads=heads,
+      controller_size=2,
+      latent_size=latent,
+      reads=reads,
+    )
+    x = np.random.default_rng(slots).normal(size=(STEPS, WIDTH))
+    found = run(core, random_parameters(core, scale), fresh(core), x)
+    assert_sound(name, core, fresh(core), *found)
+
+  check()
+
+
+# Slots that change places.
+
+
+def random_state(name: str, generator: np.random.Generator):
+  """A state amid a sequence, of one sequence, with nothing alike in it."""
+  carry, normal = fresh(CORES[name]), generator.normal
+
+  def weights(*shape):
+    return generator.dirichlet(np.ones(SLOTS), size=shape)
+
+  moved = {
+    'memory': normal(size=(SLOTS, WORD)),
+    'read_weights': weights(HEADS),
+    'write_weights': weights(carry.write_weights.shape[-2]),
+    'reads': normal(size=(HEADS, WORD)),
+    'controller': LSTM(CONTROLLER).initialize_carry(KEY, (WIDTH,)),
+  }
+  if name == 'lru':
+    moved['usage'] = generator.permutation(SLOTS) + generator.uniform()
+  if name == 'dnc':
+    moved['usage'] = (generator.permutation(SLOTS) + 0.5) / SLOTS
+    moved['precedence'] = weights(2)
+    link = weights(2, SLOTS) * (1 - np.eye(SLOTS))
+    moved['link'] = link / np.maximum(link.sum(-2, keepdims=True), 1.0)
+  state = carry._replace(**moved, calls=np.int32(3))
+  return jax.tree.map(lambda x, like: np.asarray(x, like.dtype), state, carry)
+
+
+def reorder(state, order):
+  """The state with slot `order[n]` at place n; any leading axes."""
+  moved = {'memory': state.memory[..., order, :]}
+  for leaf in ('usage', 'read_weights', 'write_weights', 'precedence'):
+    if hasattr(state, leaf):
+      moved[leaf] = getattr(state, leaf)[..., order]
+  if hasattr(state, 'link'):
+    moved['link'] = state.link[..., order, :][..., order]
+  return state._replace(**moved)
+
+
+@every_writer
+def test_reordered_slots_stay_reordered(name, inputs, runs):
+  """In turns round a ring for the NTM, which moves along; else in any order."""
+  core, (variables, *_) = CORES[name], runs[name]
+  generator = np.random.default_rng(8)
+  state = random_state(name, generator)
+  orders = [np.roll(np.arange(SLOTS), n) for n in range(BATCH)]
+  if name != 'ntm':
+    orders[1:] = [generator.permutation(SLOTS) for _ in orders[1:]]
+  carry = jax.tree.map(
+    lambda *x: np.stack(x), *(reorder(state, order) for order in orders)
+  )
+  same = np.broadcast_to(inputs[:, :1], inputs.shape)
+  states, contexts = run(core, variables, carry, same)
+  # There is something to be told apart, to the end.
+  last = states.memory[-1, 0]
+  apart = np.abs(last[:, None] - last[None]).max(-1) + np.eye(SLOTS)
+  assert apart.min() > 1e-2
+  for b, order in enumerate(orders):
+    expected = reorder(at((slice(None), 0), states), order)
+    assert_trees_close(at((slice(None), b), states), expected, 2e-4)
+    assert_trees_close(contexts[:, b], contexts[:, 0], 2e-4)
+
+
+# Gradients.
+
+
+@functools.partial(jax.jit, static_argnums=0)
+def compiled_gradients(core, variables, inputs, weights):
+  def total(variables, inputs):
+    carry = fresh(core, *inputs.shape[1:-1])
+    return (weights * scan(core, variables, carry, inputs)[1]).sum()
+
+  return jax.grad(total, argnums=(0, 1))(variables, inputs)
+
+
+def gradients(core, variables, inputs):
+  """Of a random sum of all contexts, by parameters and by inputs [T, B, I]."""
+  found = jax.eval_shape(
+    core.apply, variables, fresh(core, *inputs.shape[1:-1]), inputs[0]
+  )
+  shape = (len(inputs), *found[1].shape)
+  weights = np.random.default_rng(7).normal(size=shape).astype(np.float32)
+  return jax.device_get(compiled_gradients(core, variables, inputs, weights))
+
+
+@pytest.fixture(scope='module')
+def long_inputs() -> np.ndarray:
+  """Sequences [30, 2, I]."""
+  x = np.random.default_rng(6).normal(size=(30, 2, WIDTH))
+  return x.astype(np.float32)
+
+
+@every_core
+def test_gradients_at_the_start_reach_every_number(name, long_inputs):
+  core = CORES[name]
+  variables = jax.jit(core.init)(KEY, fresh(core), long_inputs[0, 0])
+  by_parameter, by_input = gradients(core, variables, long_inputs)
+  if name == 'lru':
+    # The first write erases slot 0, before it was ever read.
+    memory = by_parameter['params']['initial_memory']
+    np.testing.assert_array_equal(memory[0], 0.0)
+    by_parameter['params']['initial_memory'] = memory[1:]
+  for path, leaf in jax.tree_util.tree_leaves_with_path(by_parameter):
+    assert np.all(np.isfinite(leaf)), path
+    assert np.all(leaf), path
+  assert np.all(np.isfinite(by_input))
+  assert np.all(by_input)
+
+
+@every_core
+def test_gradients_stay_bounded(name, long_inputs):
+  core = CORES[name]
+  for scale, size in itertools.product([0.0, 1.0, 20.0], [0.0, 1.0, 1e4]):
+    variables = random_parameters(core, scale)
+    found = gradients(core, variables, np.float32(size) * long_inputs)
+    biggest = np.array([np.abs(x).max() for x in jax.tree.leaves(found)])
+    # Of a key of zero the cosine's slope is up to 1e3; what is read, and what
+    # the controller is given, are each as large as the inputs.
+    bound = 1e3 * max(1e2, size) ** 2
+    assert np.all(biggest < bound), (scale, size, biggest.max())
+
+
+# Calls that make no sense.
+
+
+def refusal(core, shape, carry=None) -> str:
+  """The message of a first call, which comes before anything is compiled."""
+  with pytest.raises(ValueError) as e:
+    carry = fresh(core, *shape[:-1]) if carry is None else carry
+    jax.eval_shape(
+      core.init, KEY, carry, jax.ShapeDtypeStruct(shape, jnp.float32)
+    )
+  return str(e.value)
+
+
+@every_core
+@pytest.mark.parametrize('shape', [(), (0,), (2, 0), (LATENT - 1,), (3, 1)])
+def test_narrow_inputs_are_refused(name, shape):
+  core = CORES[name]
+  wanted = getattr(core, 'latent_size', 0) or 1
+  if shape and shape[-1] >= wanted:
+    jax.eval_shape(core.init, KEY, fresh(core, *shape[:-1]), jnp.zeros(shape))
+    return
+  message = refusal(core, shape)
+  for words in (
+    f'{type(core).__name__} takes inputs [..., I] with I >= {wanted}',
+    str(shape),
+  ):
+    assert words in message
+
+
+@every_writer
+@pytest.mark.parametrize(
+  ('batch', 'sizes'),
+  [
+    ((), {}),
+    ((5,), {}),
+    ((1,), {}),
+    ((4, 1), {}),
+    ((4,), {'slots': 9}),
+    ((4,), {'slots': 1}),
+    ((4,), {'word_size': 6}),
+  ],
+)
+def test_a_carry_of_another_batch_or_size_is_refused(name, batch, sizes):
+  core = CORES[name]
+  carry = fresh(core.clone(**sizes), *batch)
+  message = refusal(core, (4, WIDTH), carry)
+  for words in (
+    f"{type(core).__name__}'s carry",
+    str(carry.memory.shape),
+    str((4, SLOTS, WORD)),
+    'initialize_carry',
+  ):
+    assert words in message
+
+
+@pytest.mark.parametrize(
+  ('name', 'sizes'),
+  [
+    *itertools.product(
+      WRITERS,
+      [{'read_heads': 1}, {'read_heads': 3}, {'controller_size': 7}],
+    ),
+    # Of one head where there are several, it would be broadcast in silence.
+    *itertools.product(
+      ['ntm-2', 'dnc'], [{'write_heads': 1}, {'write_heads': 3}]
+    ),
+    *itertools.product(['ntm', 'dnc'], [{'latent_size': 1}]),
+  ],
+)
+def test_a_carry_of_other_heads_is_refused(name, sizes):
+  core = CORES[name.removesuffix('-2')]
+  core = core.clone(write_heads=2) if name == 'ntm-2' else core
+  carry = fresh(core.clone(**sizes), 4)
+  message = refusal(core, (4, WIDTH), carry)
+  assert f"{type(core).__name__}'s carry" in message
+  assert 'initialize_carry' in message
+
+
+BAD = [
+  ({'slots': 0}, 'slots is 0; it must be >= 1'),
+  ({'word_size': 0}, 'word_size is 0; it must be >= 1'),
+  ({'slots': -1}, 'slots is -1; it must be >= 1'),
+  ({'read_heads': 0}, 'read_heads is 0; it must be >= 1'),
+  ({'latent_size': -1}, f'latent_size is -1 and word_size {WORD}'),
+  ({'latent_size': WORD}, f'latent_size is {WORD} and word_size {WORD}'),
+  ({'latent_size': 9}, f'latent_size is 9 and word_size {WORD}'),
+  ({'reads': 'never'}, 'must be before or after'),
+  ({'strength': 'exp'}, 'softplus or oneplus'),
+  ({'key_activation': 'relu'}, 'must be identity or tanh'),
+  ({'initial_memory': 'zeros'}, 'must be constant or learned'),
+  (
+    {'initial_strength': 0.5},
+    'initial_strength is 0.5; it must be a number above 1',
+  ),
+  ({'initial_strength': float('nan')}, 'it must be a number above 1'),
+  ({'controller_size': 0}, 'controller_size is 0; it must be >= 1'),
+  (
+    {'initial_strength': 1.0},
+    'initial_strength is 1.0; it must be a number above 1',
+  ),
+]
+
+
+@pytest.mark.parametrize(
+  ('name', 'settings', 'words'),
+  [
+    *((name, *bad) for name in WRITERS for bad in BAD),
+    ('ntm', {'write_heads': 0}, 'write_heads is 0; it must be >= 1'),
+    ('dnc', {'write_heads': 0}, 'write_heads is 0; it must be >= 1'),
+    ('ntm', {'shift_range': -1}, 'shift_range is -1; it must be >= 0'),
+    ('lru', {'decay': 1.0}, 'decay is 1.0; it must be in [0, 1)'),
+    ('lru', {'write_vector': 'both'}, 'must be key or separate'),
+    ('lru', {'read_heads': SLOTS + 1}, f'slots {SLOTS}; each head writes to'),
+  ],
+)
+def test_settings_that_make_no_sense_are_refused(name, settings, words):
+  core = CORES[name].clone(**settings)
+  message = refusal(core, (4, WIDTH))
+  assert re.search(next(iter(settings)), message)
+  assert words in message

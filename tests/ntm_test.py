@@ -1,0 +1,298 @@
+"""The neural Turing machine against a plain loop of the published equations."""
+
+import math
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from gtmm_jax.memory.ntm import NTM
+
+# As many slots as a shift of two either way meets itself on.
+STEPS, WIDTH, SLOTS, WORD, CONTROLLER, LATENT = 6, 3, 4, 5, 3, 2
+
+
+def make(**settings) -> NTM:
+  return NTM(
+    slots=SLOTS, word_size=WORD, controller_size=CONTROLLER, **settings
+  )
+
+
+def linear_parts(core: NTM) -> dict[str, tuple[int, ...]]:
+  """What the linear map of h_t holds, in this order."""
+  shifts = 2 * core.shift_range + 1
+  parts = {}
+  if not core.latent_size:
+    parts['read_keys'] = (core.read_heads, WORD)
+    parts['write_vectors'] = (core.write_heads, WORD)
+  for kind, heads in (('read', core.read_heads), ('write', core.write_heads)):
+    parts[f'{kind}_strengths'] = (heads,)
+    parts[f'{kind}_gates'] = (heads,)
+    parts[f'{kind}_shifts'] = (heads, shifts)
+    parts[f'{kind}_powers'] = (heads,)
+  parts['write_keys'] = (core.write_heads, WORD)
+  parts['erase'] = (core.write_heads, WORD)
+  return parts
+
+
+def random_parameters(core: NTM) -> dict:
+  """Float64 parameters of every layer by name."""
+  generator = np.random.default_rng(0)
+
+  def layer(rows, columns):
+    return {
+      'kernel': generator.normal(size=(rows, columns)),
+      'bias': generator.normal(size=columns),
+    }
+
+  reads, latent = core.read_heads * WORD, core.latent_size
+  size = sum(math.prod(shape) for shape in linear_parts(core).values())
+  interface = {'linear': layer(CONTROLLER, size)}
+  if latent:
+    interface['tag'] = layer(CONTROLLER + latent, WORD - latent)
+    interface['read_keys'] = layer(CONTROLLER + latent, reads)
+  parameters = {
+    'controller': layer(WIDTH + reads + CONTROLLER, 4 * CONTROLLER),
+    'interface': interface,
+  }
+  if core.initial_memory == 'learned':
+    parameters['initial_memory'] = generator.normal(size=(SLOTS, WORD))
+  return {'params': parameters}
+
+
+@pytest.fixture(scope='module')
+def inputs() -> np.ndarray:
+  """One sequence [T, Z + A]."""
+  return np.random.default_rng(1).normal(size=(STEPS, WIDTH))
+
+
+# A slow answer for one sequence, in float64.
+
+
+def sigmoid(x):
+  return 1 / (1 + np.exp(-x))
+
+
+def softplus(x):
+  return np.log(1 + np.exp(x))
+
+
+def affine(layer, x):
+  return x @ layer['kernel'] + layer['bias']
+
+
+def cosine(key, slot):
+  """Of two vectors, with the epsilons that the addressing documents."""
+  product = sum(k * m for k, m in zip(key, slot, strict=True))
+  of_key = math.sqrt(sum(k * k for k in key) + 1e-6)
+  of_slot = math.sqrt(sum(m * m for m in slot) + 1e-6)
+  return product / (of_key * of_slot + 1e-6)
+
+
+def slow_address(memory, last, key, strength, gate, shifts, power):
+  """Weights [N] of one head: Graves et al. 2014, eqs. 5 to 9."""
+  content = np.array([math.exp(strength * cosine(key, m)) for m in memory])
+  gated = gate * content / content.sum() + (1 - gate) * last
+  moved = np.zeros(SLOTS)
+  for slot, weight in enumerate(gated):
+    for s, probability in enumerate(shifts):
+      moved[(slot + s - len(shifts) // 2) % SLOTS] += weight * probability
+  sharp = np.array([weight**power for weight in moved])
+  return sharp / sharp.sum()
+
+
+def slow_heads(core, raw, kind, keys):
+  """The arguments of `slow_address` that each head of one kind asks for."""
+  for head, key in enumerate(keys):
+    strength = softplus(raw[f'{kind}_strengths'][head])
+    shifts = np.exp(raw[f'{kind}_shifts'][head])
+    yield (
+      key,
+      strength + (core.strength == 'oneplus'),
+      sigmoid(raw[f'{kind}_gates'][head]),
+      shifts / shifts.sum(),
+      1 + softplus(raw[f'{kind}_powers'][head]),
+    )
+
+
+def cut(core, flat):
+  """Parts by name of what the linear map of h_t gives."""
+  raw = {}
+  for name, shape in linear_parts(core).items():
+    piece, flat = np.split(flat, [math.prod(shape)])
+    raw[name] = piece.reshape(shape)
+  assert not flat.size
+  return raw
+
+
+def slow_interface(core, parameters, h, x, tag):
+  """Raw parts by name with keys and add vectors made, and the new tag."""
+  raw = cut(core, affine(parameters['linear'], h))
+  squash = np.tanh if core.key_activation == 'tanh' else np.array
+  raw['write_keys'] = squash(raw['write_keys'])
+  if not core.latent_size:
+    raw['read_keys'] = squash(raw['read_keys'])
+    raw['write_vectors'] = squash(raw['write_vectors'])
+    return raw, tag
+  latent = x[: core.latent_size]
+  seen = np.concatenate([h, latent])
+  word = np.concatenate([latent, tag])
+  tag = affine(parameters['tag'], seen)
+  question = np.concatenate([np.zeros_like(latent), tag])
+  correction = affine(parameters['read_keys'], seen)
+  raw['write_vectors'] = [word] * core.write_heads
+  raw['read_keys'] = question + correction.reshape(core.read_heads, WORD)
+  return raw, tag
+
+
+def slow_ntm(core, variables, inputs):
+  """What every step leaves in the carry, by name, and its context."""
+  parameters = variables['params']
+  cell, h = np.zeros(CONTROLLER), np.zeros(CONTROLLER)
+  memory = parameters.get('initial_memory', np.full((SLOTS, WORD), 1e-6))
+  first = np.eye(SLOTS)[0]
+  read_weights = [first] * core.read_heads
+  write_weights = [first] * core.write_heads
+  reads = np.zeros((core.read_heads, WORD))
+  tag = np.zeros(WORD - core.latent_size if core.latent_size else 0)
+  for x in inputs:
+    seen = np.concatenate([x, reads.reshape(-1), h])
+    i, f, g, o = np.split(affine(parameters['controller'], seen), 4)
+    cell = sigmoid(f) * cell + sigmoid(i) * np.tanh(g)
+    h = sigmoid(o) * np.tanh(cell)
+    raw, tag = slow_interface(core, parameters['interface'], h, x, tag)
+    write_weights = [
+      slow_address(memory, last, *asked)
+      for last, asked in zip(
+        write_weights,
+        slow_heads(core, raw, 'write', raw['write_keys']),
+        strict=True,
+      )
+    ]
+    written = memory.copy()
+    for w, erase in zip(write_weights, raw['erase'], strict=True):
+      written = written * (1 - np.outer(w, sigmoid(erase)))
+    for w, add in zip(write_weights, raw['write_vectors'], strict=True):
+      written = written + np.outer(w, add)
+    source = written if core.reads == 'after' else memory
+    read_weights = [
+      slow_address(source, last, *asked)
+      for last, asked in zip(
+        read_weights,
+        slow_heads(core, raw, 'read', raw['read_keys']),
+        strict=True,
+      )
+    ]
+    reads = np.array(
+      [
+        sum(weight * slot for weight, slot in zip(w, source, strict=True))
+        for w in read_weights
+      ]
+    )
+    memory = written
+    yield (
+      {
+        'memory': memory,
+        'read_weights': read_weights,
+        'write_weights': write_weights,
+        'reads': reads,
+        'read_gates': sigmoid(raw['read_gates']),
+        'write_gates': sigmoid(raw['write_gates']),
+        'tag': tag,
+      },
+      np.concatenate([reads.reshape(-1), h]),
+    )
+
+
+# Few shapes, so that operations are compiled once for many of them.
+MANY = {'read_heads': 3, 'write_heads': 2}
+SETTINGS = [
+  {},
+  {'latent_size': LATENT, 'strength': 'oneplus'},
+  {'reads': 'after', 'initial_memory': 'learned', 'shift_range': 0},
+  {**MANY, 'latent_size': LATENT, 'reads': 'after', 'key_activation': 'tanh'},
+  {**MANY, 'strength': 'oneplus', 'key_activation': 'tanh', 'shift_range': 2},
+  {
+    **MANY,
+    'latent_size': LATENT,
+    'initial_memory': 'learned',
+    'shift_range': 2,
+  },
+]
+
+
+def label(settings: dict) -> str:
+  return '-'.join(f'{k}={v}' for k, v in settings.items()) or 'defaults'
+
+
+@pytest.mark.parametrize('settings', SETTINGS, ids=label)
+def test_equals_a_plain_loop(inputs, settings):
+  core = make(**settings)
+  variables = random_parameters(core)
+  close = {'rtol': 1e-9, 'atol': 1e-12}
+  with jax.enable_x64(True):
+    carry = core.initialize_carry(jax.random.key(0), inputs[0].shape)
+    steps = slow_ntm(core, variables, inputs)
+    for t, (expected, context) in enumerate(steps):
+      carry, found = core.apply(variables, carry, jnp.asarray(inputs[t]))
+      assert found.dtype == np.float64
+      np.testing.assert_allclose(found, context, **close)
+      for name, value in expected.items():
+        np.testing.assert_allclose(
+          getattr(carry, name), value, **close, err_msg=f'{name} at {t}'
+        )
+      assert carry.calls == t + 1
+
+
+@pytest.mark.parametrize('settings', SETTINGS, ids=label)
+def test_parameters_are_those_of_its_layers(inputs, settings):
+  core = make(**settings)
+  carry = core.initialize_carry(jax.random.key(0), inputs[0].shape)
+  found = jax.eval_shape(core.init, jax.random.key(0), carry, inputs[0])
+  assert jax.tree.map(lambda x: x.shape, found) == jax.tree.map(
+    jnp.shape, random_parameters(core)
+  )
+
+
+def initial(core: NTM, choose=lambda parameters: parameters) -> dict:
+  """Parameters at the start; only those that `choose` takes are computed."""
+
+  @jax.jit
+  def compute(key):
+    x = jnp.zeros(WIDTH)
+    carry = core.initialize_carry(key, x.shape)
+    return choose(core.init(key, carry, x)['params'])
+
+  return compute(jax.random.key(2))
+
+
+def test_at_the_start_words_go_to_one_slot_after_the_other(inputs):
+  core = make(latent_size=LATENT, strength='oneplus')
+  variables = {'params': initial(core)}
+  with jax.enable_x64(True):
+    carry = core.initialize_carry(jax.random.key(0), inputs[0].shape)
+    for t in range(SLOTS):
+      carry, _ = core.apply(variables, carry, jnp.asarray(inputs[t]))
+      assert np.all(carry.write_weights[:, (t + 1) % SLOTS] > 0.5), t
+
+
+@pytest.mark.parametrize(
+  ('shift_range', 'favoured', 'strength'),
+  [(0, 0, 'softplus'), (1, 2, 'oneplus'), (2, 3, 'softplus')],
+)
+def test_biases_at_the_start(shift_range, favoured, strength):
+  core = make(
+    shift_range=shift_range, strength=strength, initial_strength=4.0, **MANY
+  )
+  bias = initial(core, lambda p: p['interface']['linear']['bias'])
+  raw = cut(core, np.asarray(bias))
+  offset = strength == 'oneplus'
+  for kind, gate, shift in (('read', 0.0, 2.0), ('write', -3.0, 3.0)):
+    strengths = offset + softplus(raw.pop(f'{kind}_strengths'))
+    np.testing.assert_allclose(strengths, 4.0, rtol=1e-6)
+    np.testing.assert_array_equal(raw.pop(f'{kind}_gates'), gate)
+    shifts = raw.pop(f'{kind}_shifts')
+    np.testing.assert_array_equal(shifts[:, favoured], shift)
+    assert np.count_nonzero(shifts) == len(shifts)
+  assert not any(map(np.any, raw.values()))
