@@ -93,7 +93,9 @@ def resolve(preset: str, **given: object) -> Settings:
   if values['learning_rate'] is None:
     is_long = values['pre_recall'] + values['recall'] > _LONG_EPISODE
     values['learning_rate'] = (
-      chosen.long_learning_rate if is_long else chosen.learning_rate
+      chosen.long_learning_rate
+      if is_long
+      else chosen.learning_rate[values['model']]
     )
   settings = Settings(preset=preset, **values)
   _check(settings)

@@ -175,7 +175,7 @@ def _count_parameters(model: str) -> int:
     jax.ShapeDtypeStruct((1, *digit), np.uint8),
     jax.ShapeDtypeStruct((1,), np.int32),
   )
-  optimizer = train.adam(preset.learning_rate)
+  optimizer = train.adam(preset.learning_rate[model])
 
   def initialise(images):
     return train.init_state(problem, optimizer, jax.random.key(0), images)

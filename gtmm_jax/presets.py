@@ -8,14 +8,14 @@ short episodes, so that two CPU cores learn a task in minutes.
 import dataclasses
 from collections.abc import Mapping
 from types import MappingProxyType
-from typing import Literal
+from typing import Any, Literal
 
 MODELS = ('vrnn', 'introspective', 'ntm', 'lru', 'dnc')
 TASKS = ('perfect_recall', 'dynamic_dependency')
 STORES = ('sample', 'mean', 'denoised')
 
 
-def _frozen(**values: int | str) -> Mapping[str, int | str]:
+def _frozen(**values: float | str) -> Mapping[str, Any]:
   return MappingProxyType(values)
 
 
@@ -38,7 +38,7 @@ class Preset:
     store: what each model's memory is given of a latent.
     order: of the introspection network's slots for each task.
     batch_size: sequences in a batch.
-    learning_rate: Adam's, for episodes of at most 100 frames.
+    learning_rate: Adam's for each model, for episodes of at most 100 frames.
     long_learning_rate: Adam's, for longer ones.
     gradient_norm: to which gradients are clipped.
     replicas: trained side by side with other seeds.
@@ -61,7 +61,7 @@ class Preset:
   store: Mapping[str, str]
   order: Mapping[str, str]
   batch_size: int
-  learning_rate: float
+  learning_rate: Mapping[str, float]
   long_learning_rate: float
   gradient_norm: float
   replicas: int
@@ -90,7 +90,7 @@ PAPER = Preset(
   store=_SAMPLES,
   order=_ORDER,
   batch_size=10,
-  learning_rate=1e-3,
+  learning_rate=_frozen(**dict.fromkeys(MODELS, 1e-3)),
   long_learning_rate=1e-4,
   gradient_norm=10.0,
   replicas=20,
@@ -113,10 +113,18 @@ SMALL = Preset(
   word_size=64,
   key_strength=10.0,
   lru_strength='softplus',
-  store=_SAMPLES,
+  store=_frozen(
+    vrnn='sample',
+    introspective='sample',
+    ntm='denoised',
+    lru='denoised',
+    dnc='denoised',
+  ),
   order=_ORDER,
   batch_size=10,
-  learning_rate=1e-3,
+  learning_rate=_frozen(
+    vrnn=1e-3, introspective=1e-3, ntm=2e-3, lru=2e-3, dnc=2e-3
+  ),
   long_learning_rate=1e-4,
   gradient_norm=10.0,
   replicas=3,
