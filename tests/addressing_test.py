@@ -11,6 +11,10 @@ import pytest
 from gtmm_jax.memory import addressing
 
 LARGEST = float(np.finfo(np.float32).max)
+# Compiled quickly rather than to run quickly.
+_jit = functools.partial(
+  jax.jit, compiler_options={'xla_backend_optimization_level': 0}
+)
 FUNCTIONS = {
   'softmax': jax.jit(addressing.masked_softmax),
   'linear': jax.jit(addressing.linear_attention),
@@ -337,3 +341,467 @@ def test_any_logits_and_any_mask(kind):
     np.testing.assert_allclose(moved_gradient, gradient[order], atol=1e-5)
 
   check()
+
+
+# Content, place and the use of memory, against plain loops for one memory.
+
+
+def slow_cosine(keys, memory):
+  out = np.zeros((len(keys), len(memory)))
+  for r, n in np.ndindex(out.shape):
+    k, m = keys[r], memory[n]
+    product, k_square, m_square = 0.0, 1e-6, 1e-6
+    for w in range(len(k)):
+      product += k[w] * m[w]
+      k_square += k[w] ** 2
+      m_square += m[w] ** 2
+    out[r, n] = product / (math.sqrt(k_square) * math.sqrt(m_square) + 1e-6)
+  return out
+
+
+def slow_content(x):
+  logits = slow_cosine(x['keys'], x['memory']) * x['strengths'][:, None]
+  return slow_attention('softmax', logits, np.True_)
+
+
+def slow_interpolate(x):
+  out = np.zeros_like(x['weights'])
+  for r, n in np.ndindex(out.shape):
+    g = x['gates'][r]
+    out[r, n] = g * x['other'][r, n] + (1 - g) * x['weights'][r, n]
+  return out
+
+
+def slow_shift(weights, distribution):
+  """Weight that leaves slot j for every slot i that it reaches."""
+  heads, slots = weights.shape
+  shifts = distribution.shape[-1]
+  out = np.zeros((heads, slots))
+  for r, j, s in np.ndindex(heads, slots, shifts):
+    i = (j + s - (shifts - 1) // 2) % slots
+    out[r, i] += weights[r, j] * distribution[r, s]
+  return out
+
+
+def slow_sharpen(x):
+  out = np.zeros_like(x['weights'])
+  for r, n in np.ndindex(out.shape):
+    power = x['powers'][r]
+    total = sum(float(w) ** power for w in x['weights'][r])
+    out[r, n] = float(x['weights'][r, n]) ** power / total
+  return out
+
+
+def slow_erase_and_add(x):
+  out = x['memory'].copy()
+  heads = range(len(x['writes']))
+  for n, w in np.ndindex(out.shape):
+    for h in heads:
+      out[n, w] *= 1 - x['writes'][h, n] * x['erase'][h, w]
+    for h in heads:
+      out[n, w] += x['writes'][h, n] * x['add'][h, w]
+  return out
+
+
+def slow_read(x):
+  out = np.zeros_like(x['keys'])
+  for r, w in np.ndindex(out.shape):
+    for n in range(len(x['memory'])):
+      out[r, w] += x['weights'][r, n] * x['memory'][n, w]
+  return out
+
+
+SLOW = {
+  'oneplus': lambda x: 1 + np.log1p(np.exp(x['strengths'])),
+  'cosine_similarity': lambda x: slow_cosine(x['keys'], x['memory']),
+  'content_weights': slow_content,
+  'interpolate': slow_interpolate,
+  'shift': lambda x: slow_shift(x['weights'], x['shifts']),
+  'sharpen': slow_sharpen,
+  'erase_and_add': slow_erase_and_add,
+  'read': slow_read,
+}
+# Leading axes, slots, words, heads that read, heads that write, shifts.
+SIZES = (
+  ((), 1, 1, 1, 1, 1),
+  ((), 5, 3, 2, 3, 3),
+  ((4,), 3, 1, 3, 1, 7),
+  ((2, 1, 3), 2, 4, 1, 2, 5),
+)
+
+
+def some_inputs(size, seed=0):
+  """Valid arguments of everything, by name."""
+  lead, slots, words, readers, writers, shifts = size
+  generator = np.random.default_rng(seed)
+
+  def simplex(*shape):
+    return generator.dirichlet(np.ones(shape[-1]), size=(*lead, *shape[:-1]))
+
+  return {
+    'memory': generator.normal(size=(*lead, slots, words)),
+    'keys': generator.normal(size=(*lead, readers, words)),
+    'strengths': generator.uniform(0, 5, size=(*lead, readers)),
+    'gates': generator.random((*lead, readers)),
+    'weights': simplex(readers, slots),
+    'other': simplex(readers, slots),
+    'shifts': simplex(readers, shifts),
+    'powers': generator.uniform(1, 4, size=(*lead, readers)),
+    'writes': simplex(writers, slots),
+    'erase': generator.random((*lead, writers, words)),
+    'add': generator.normal(size=(*lead, writers, words)),
+  }
+
+
+def everything(x):
+  """Every function of content, place and memory, by name."""
+  return {
+    'oneplus': addressing.oneplus(x['strengths']),
+    'cosine_similarity': addressing.cosine_similarity(x['keys'], x['memory']),
+    'content_weights': addressing.content_weights(
+      x['keys'], x['memory'], x['strengths']
+    ),
+    'interpolate': addressing.interpolate(x['gates'], x['other'], x['weights']),
+    'shift': addressing.shift(x['weights'], x['shifts']),
+    'sharpen': addressing.sharpen(x['weights'], x['powers']),
+    'erase_and_add': addressing.erase_and_add(
+      x['memory'], x['writes'], x['erase'], x['add']
+    ),
+    'read': addressing.read(x['memory'], x['weights']),
+  }
+
+
+compute_everything = _jit(everything)
+
+
+@functools.cache
+def found_of(size):
+  with jax.enable_x64(True):
+    return jax.tree.map(np.asarray, compute_everything(some_inputs(size)))
+
+
+@pytest.mark.parametrize('name', SLOW)
+@pytest.mark.parametrize('size', SIZES)
+def test_content_place_and_memory_equal_plain_loops(size, name):
+  found, x = found_of(size)[name], some_inputs(size)
+  lead = size[0]
+  for index in np.ndindex(lead):
+    single = {key: value[index] for key, value in x.items()}
+    expected = SLOW[name](single)
+    assert found[index].shape == expected.shape
+    np.testing.assert_allclose(found[index], expected, rtol=1e-10, atol=1e-14)
+
+
+# Shifts.
+
+
+@pytest.mark.parametrize('slots', [1, 2, 3, 5, 6])
+def test_shift_is_the_modular_sum_for_every_range(slots):
+  generator = np.random.default_rng(slots)
+  weights = generator.dirichlet(np.ones(slots), size=2)
+  distributions = [
+    generator.dirichlet(np.ones(count), size=2) for count in (1, 3, 5, 9, 15)
+  ]
+  compute = _jit(lambda w, all_of: [addressing.shift(w, d) for d in all_of])
+  with jax.enable_x64(True):
+    found = compute(weights, distributions)
+  for distribution, value in zip(distributions, found, strict=True):
+    np.testing.assert_allclose(
+      value, slow_shift(weights, distribution), rtol=1e-12, atol=1e-15
+    )
+
+
+def test_the_last_shift_moves_weight_to_the_next_slot():
+  weights = jnp.eye(4)
+  found = addressing.shift(weights, jnp.broadcast_to(jnp.eye(3)[2], (4, 3)))
+  np.testing.assert_array_equal(found, np.eye(4)[[1, 2, 3, 0]])
+  found = addressing.shift(weights, jnp.broadcast_to(jnp.eye(3)[0], (4, 3)))
+  np.testing.assert_array_equal(found, np.eye(4)[[3, 0, 1, 2]])
+
+
+@pytest.mark.parametrize('count', [0, 2, 4])
+def test_an_even_number_of_shifts_is_refused(count):
+  with pytest.raises(ValueError, match=f'{count} shifts.* must be odd'):
+    addressing.shift(jnp.ones((1, 3)), jnp.ones((1, count)))
+
+
+# What always holds.
+
+
+def drawn(check, examples=60, **shapes):
+  """Runs `check` with arrays of extreme and of ordinary numbers."""
+  hypothesis = pytest.importorskip('hypothesis')
+  strategies = pytest.importorskip('hypothesis.strategies')
+
+  def array(shape, least, largest):
+    extremes = [x for x in (0.0, 1e-7, 1.0, -1.0) if least <= x <= largest]
+    number = strategies.one_of(
+      strategies.sampled_from([least, largest, *extremes]),
+      strategies.floats(max(least, -3.0), min(largest, 3.0), width=32),
+    )
+    size = math.prod(shape)
+    return strategies.lists(number, min_size=size, max_size=size).map(
+      lambda x: np.float32(x).reshape(shape)
+    )
+
+  run = hypothesis.given(
+    **{name: array(*shape) for name, shape in shapes.items()}
+  )(check)
+  hypothesis.settings(max_examples=examples, deadline=None, derandomize=True)(
+    run
+  )()
+
+
+@_jit
+def weigh(keys, memory, strengths, cotangent):
+  weights, pull = jax.vjp(addressing.content_weights, keys, memory, strengths)
+  return weights, pull(cotangent)
+
+
+def test_content_weights_of_anything_sum_to_one():
+  def check(keys, memory, strengths):
+    cotangent = np.float32([[1, -1, 1, -1, 1]] * 2)
+    weights, gradients = weigh(keys, memory, strengths, cotangent)
+    assert np.all(weights >= 0)
+    np.testing.assert_allclose(weights.sum(-1), 1.0, rtol=1e-5)
+    for gradient in gradients[:2]:
+      # A softmax's slope times the strength times the cosine's slope.
+      assert np.all(np.abs(gradient) <= 5 * 1e4 * 1e3)
+    assert np.all(np.abs(gradients[2]) <= 1 + 1e-4)
+
+  drawn(
+    check,
+    keys=((2, 3), -1e4, 1e4),
+    memory=((5, 3), -1e4, 1e4),
+    strengths=((2,), 0.0, 1e4),
+  )
+
+
+def on_simplex(numbers):
+  """Weights from numbers >= 0; where all are zero, on the first slot."""
+  numbers = numbers + (numbers.sum(-1, keepdims=True) == 0) * np.eye(5)[0]
+  return np.float32(numbers / numbers.sum(-1, keepdims=True))
+
+
+sharpen = _jit(addressing.sharpen)
+
+
+def test_sharpened_weights_stay_weights():
+  def check(weights, powers):
+    weights = on_simplex(weights)
+    found = np.asarray(sharpen(weights, powers))
+    assert np.all(found >= 0)
+    np.testing.assert_allclose(found.sum(-1), 1.0, rtol=1e-5)
+    for before, after in zip(weights, found, strict=True):
+      # Larger weights stay larger, the largest gains.
+      assert np.all(np.diff(after[np.argsort(before)]) >= -1e-6)
+      assert after.max() >= before.max() - 1e-5
+    same = np.asarray(sharpen(weights, np.ones(2, np.float32)))
+    np.testing.assert_allclose(same, weights, atol=1e-5)
+
+  drawn(check, weights=((2, 5), 0.0, 1.0), powers=((2,), 1.0, 1e4))
+
+
+shift = _jit(addressing.shift)
+
+
+def test_shifts_keep_the_sum_and_know_no_first_slot():
+  def check(weights, distribution, by):
+    weights, distribution = on_simplex(weights), on_simplex(distribution)
+    found = np.asarray(shift(weights, distribution))
+    assert np.all(found >= 0)
+    np.testing.assert_allclose(found.sum(-1), 1.0, rtol=1e-5)
+    by = round(by.item())
+    turned = shift(np.roll(weights, by, axis=-1), distribution)
+    np.testing.assert_allclose(turned, np.roll(found, by, axis=-1), atol=1e-6)
+
+  drawn(
+    check,
+    weights=((2, 5), 0.0, 1.0),
+    distribution=((2, 5), 0.0, 1.0),
+    by=((1,), 0.0, 3.0),
+  )
+
+
+def test_a_later_head_erases_nothing_that_an_earlier_one_adds():
+  memory = jnp.ones((2, 3))
+  weights = jnp.array([[1.0, 0.0], [1.0, 0.0], [0.5, 0.0]])
+  add = jnp.arange(9.0).reshape(3, 3)
+  write, erase = _jit(addressing.erase_and_add), jnp.ones((3, 3))
+  found = write(memory, weights, erase, add)
+  expected = np.stack([add[0] + add[1] + 0.5 * add[2], np.ones(3)])
+  np.testing.assert_allclose(found, expected)
+  order = jnp.array([2, 0, 1])
+  moved = write(memory, weights[order], erase, add[order])
+  np.testing.assert_allclose(moved, expected)
+
+
+# Edges.
+
+
+VECTORS = np.float32(
+  [
+    [0, 0, 0],
+    [1e-20, 0, 0],
+    [1e-7, -1e-7, 0],
+    [1e-3, 1e-3, 1e-3],
+    [1, -2, 0.5],
+    [1e4, 1e4, -1e4],
+    [0, 0, 1e4],
+  ]
+)
+
+
+@_jit
+def cosine_and_slopes(keys, memory):
+  return addressing.cosine_similarity(keys, memory), jax.jacrev(
+    addressing.cosine_similarity, argnums=(0, 1)
+  )(keys, memory)
+
+
+def test_cosine_of_zero_and_of_huge_vectors():
+  found, slopes = cosine_and_slopes(VECTORS, VECTORS)
+  assert np.all(np.abs(found) <= 1 + 1e-6)
+  np.testing.assert_array_equal(found[0], 0.0)
+  np.testing.assert_array_equal(found[:, 0], 0.0)
+  np.testing.assert_allclose(np.diag(found)[4:], 1.0, rtol=1e-5)
+  for slope in slopes:
+    assert np.all(np.abs(slope) <= 1e3 * (1 + 1e-6))
+  # At zero the slope is there, not cut off.
+  assert np.abs(slopes[0][0, :, 0]).max() > 900
+  assert np.abs(slopes[1][:, 0, 0]).max() > 900
+
+
+def test_content_weights_at_extreme_strengths():
+  generator = np.random.default_rng(7)
+  memories = np.float32([VECTORS[:5], 0 * VECTORS[:5], VECTORS[2:]])
+  keys = np.float32([[0, 0, 0], [1, -2, 0.5]])
+  for memory in memories:
+    for strength in (0.0, 1.0, 1e4):
+      strengths = np.full(2, strength, np.float32)
+      cotangent = np.float32(generator.uniform(-1, 1, size=(2, 5)))
+      weights, gradients = weigh(keys, memory, strengths, cotangent)
+      np.testing.assert_allclose(weights.sum(-1), 1.0, rtol=1e-6)
+      for gradient in gradients[:2]:
+        assert np.all(np.abs(gradient) <= max(strength, 1.0) * 1e4)
+      if strength == 0.0 or not memory.any():
+        np.testing.assert_allclose(weights, 0.2, rtol=1e-6)
+
+
+@_jit
+@jax.vmap
+def sharpen_and_slopes(weights, power):
+  def one(weights, power):
+    return addressing.sharpen(weights[None], power[None])[0]
+
+  return one(weights, power), jax.jacrev(one, argnums=(0, 1))(weights, power)
+
+
+def test_sharpening_of_extreme_weights_and_powers():
+  rows = np.float32(
+    [
+      [0, 0, 0, 0, 0],
+      [0, 1, 0, 0, 0],
+      [0.2, 0.2, 0.2, 0.2, 0.2],
+      [1 - 4e-7, 1e-7, 1e-7, 1e-7, 1e-7],
+      [1, 1e-29, 1e-31, 2e-38, 1e-45],
+      [0.5, 0.5, 0, 0, 0],
+      [0.5 + 6e-8, 0.5 - 6e-8, 0, 0, 0],
+      [0.4, 0.3, 0.2, 0.05, 0.05],
+    ]
+  )
+  powers = np.float32([1, 1.5, 20, 1e4])
+  weights = np.repeat(rows, len(powers), axis=0)
+  power = np.tile(powers, len(rows))
+  found, slopes = sharpen_and_slopes(weights, power)
+  by_weights, by_power = map(np.asarray, slopes)
+  np.testing.assert_allclose(found.sum(-1), weights.any(-1), rtol=1e-6)
+  # A slope by a weight is at most N power, as is promised.
+  assert np.all(np.abs(by_weights) <= 5 * power[:, None, None] * (1 + 1e-5))
+  assert np.all(np.abs(by_power) <= 70)
+  zero = ~weights.any(-1)
+  np.testing.assert_array_equal(found[zero], 0.0)
+  np.testing.assert_array_equal(by_weights[zero], 0.0)
+  np.testing.assert_array_equal(by_power[zero], 0.0)
+  one_hot = weights.max(-1) == 1.0
+  np.testing.assert_allclose(
+    found[one_hot], np.round(weights[one_hot]), rtol=1e-6, atol=1e-20
+  )
+  # Of weights of 1e-29, 1e-31 and 2e-38 the first alone counts.
+  tiny = weights[:, 2] == rows[4, 2]
+  assert found[tiny, 1].max() > 9e-30
+  np.testing.assert_array_equal(found[tiny, 2:], 0.0)
+  np.testing.assert_array_equal(by_weights[tiny][..., 2:], 0.0)
+  ties = (rows[5] == weights).all(-1)
+  np.testing.assert_allclose(found[ties, :2], 0.5, rtol=1e-6)
+
+
+def test_oneplus_is_at_least_one_at_any_number():
+  x = np.float32([-LARGEST, -1e4, -20, 0, 20, 1e4])
+  value, slope = jax.jit(jax.vmap(jax.value_and_grad(addressing.oneplus)))(x)
+  expected = [1 + math.exp(slow_log_softplus(float(v))) for v in x[1:]]
+  np.testing.assert_allclose(value[1:], expected, rtol=1e-6)
+  assert value[0] == 1.0
+  assert np.all((slope >= 0) & (slope <= 1))
+
+
+EDGE = ((), 5, 3, 2, 2, 3)
+
+
+@_jit
+def everything_and_its_gradients(x):
+  """All of it by name, and gradients of signed sums by argument."""
+
+  def total(x):
+    values = everything(x)
+    return sum((v * jnp.cos(v)).sum() for v in values.values()), values
+
+  return jax.grad(total, has_aux=True)(x)[::-1]
+
+
+def edges():
+  """Arguments of everything by name, by the name of the edge."""
+  ordinary = some_inputs(EDGE, seed=8)
+  zeros = {name: 0 * value for name, value in ordinary.items()}
+  first = np.eye(5)[[0, 0]]
+  one_hot = dict(weights=first, other=first, writes=first)
+  ones = {name: np.ones_like(ordinary[name]) for name in ('gates', 'erase')}
+  return {
+    'ordinary': ordinary,
+    'blank': {**ordinary, 'memory': zeros['memory'], 'keys': zeros['keys']},
+    'no weights': {**ordinary, **{name: zeros[name] for name in one_hot}},
+    'one-hot': {**ordinary, **one_hot, 'shifts': np.eye(3)[[2, 2]]},
+    'open': {**ordinary, **one_hot, **ones},
+    'closed': {**ordinary, 'gates': zeros['gates'], 'erase': zeros['erase']},
+    'sharp': {
+      **ordinary,
+      'strengths': np.full(2, 1e4),
+      'powers': np.full(2, 1e4),
+    },
+    'huge': {
+      **ordinary,
+      **{name: 1e4 * ordinary[name] for name in ('memory', 'keys', 'add')},
+    },
+  }
+
+
+@pytest.mark.parametrize('dtype', ['float32', 'bfloat16'])
+def test_edges_are_finite_and_keep_their_type(dtype):
+  cases = {
+    edge: {name: jnp.asarray(value, dtype) for name, value in x.items()}
+    for edge, x in edges().items()
+  }
+  found = {}
+  for edge, x in cases.items():
+    found[edge], gradients = everything_and_its_gradients(x)
+    for name, value in found[edge].items():
+      assert value.dtype == dtype, (edge, name)
+      assert np.all(np.isfinite(np.float32(value))), (edge, name)
+    for name, gradient in gradients.items():
+      assert np.all(np.isfinite(np.float32(gradient))), (edge, name)
+  for name, value in found['ordinary'].items():
+    expected = SLOW[name](edges()['ordinary'])
+    tolerance = 5e-2 if dtype == 'bfloat16' else 1e-5
+    np.testing.assert_allclose(
+      np.float32(value), expected, atol=tolerance, err_msg=name
+    )
