@@ -4,7 +4,8 @@ r"""Measures what a training step costs, for one or several numbers of replicas.
 
 Replicas are laid out, and episodes drawn, as run.py does it; what is not given
 comes from the preset. --json=FILE also writes the numbers, a row at a time.
---parameters counts the models' parameters beside the paper's Table 1 instead.
+--parameters counts the models' parameters beside the paper's Table 1 instead,
+--cores times the memory cores alone as they grow, beside PyTorch's package dnc.
 """
 
 import dataclasses
@@ -16,6 +17,7 @@ import sys
 import tempfile
 from typing import Any
 
+import benchmark_flags
 import command
 from absl import app, flags
 from rich.console import Console
@@ -27,117 +29,32 @@ from gtmm_jax import presets
 FLAGS = flags.FLAGS
 
 
-def define_flags() -> None:
-  """Defines every flag of this program."""
-  flags.DEFINE_enum(
-    'task', 'perfect_recall', presets.TASKS, 'What the model watches.'
-  )
-  flags.DEFINE_enum(
-    'model', 'introspective', presets.MODELS, 'Which model is trained.'
-  )
-  flags.DEFINE_enum(
-    'preset',
-    'auto',
-    ('auto', *presets.PRESETS),
-    'Sizes: paper, small, or auto: paper where jax finds an accelerator, else '
-    'small.',
-  )
-  flags.DEFINE_list(
-    'replicas',
-    ['1', '4'],
-    'Numbers of models trained side by side, each >= 1, with commas between; '
-    'a row of the table for each.',
-  )
-  for name, text in {
-    'batch_size': 'Sequences in a batch, >= 1.',
-    'pre_recall': "The paper's l, frames before the recall interval; >= 10 on "
-    'dynamic_dependency.',
-    'recall': "The paper's k, frames of the recall interval, 1 to l.",
-  }.items():
-    flags.DEFINE_integer(name, None, text + command.preset_default(name))
-  flags.DEFINE_enum(
-    'store',
-    None,
-    presets.STORES,
-    'What the memory is given of a latent, as in run.py.'
-    + command.preset_default('store'),
-  )
-  flags.DEFINE_string(
-    'data', 'bundled', 'Digits: bundled, tfds or files:FOLDER, as in run.py.'
-  )
-  flags.DEFINE_string(
-    'data_dir',
-    None,
-    'Folder in which tensorflow-datasets keeps prepared sets, for --data=tfds. '
-    'Default: its own.',
-  )
-  flags.DEFINE_float(
-    'seconds',
-    5.0,
-    'To spend on the steps of each row, > 0; compiling comes on top.',
-  )
-  flags.DEFINE_string('json', None, 'File to write the numbers to, too.')
-  flags.DEFINE_bool(
-    'parameters',
-    False,
-    'Print the number of parameters of each model at the paper preset, beside '
-    "Table 1's, and time nothing.",
-  )
-
-
 def main(_: list[str]) -> None:
   """Checks the flags, measures, prints."""
   try:
-    counts = _replica_counts(FLAGS.replicas)
+    counts = benchmark_flags.replica_counts(FLAGS.replicas)
+    sizes = benchmark_flags.sizes(FLAGS.sizes)
     if not 0 < FLAGS.seconds < math.inf:
       raise ValueError(
         f'--seconds is {FLAGS.seconds}; it must be a number above 0.'
       )
-    path = _writable(FLAGS.json)
+    if sizes and not FLAGS.cores:
+      raise ValueError('--sizes are those of memory cores; add --cores.')
+    if FLAGS.cores and FLAGS.parameters:
+      raise ValueError('--cores and --parameters are two tables; ask for one.')
+    path = benchmark_flags.writable(FLAGS.json)
   except ValueError as error:
     command.fail(error)
   console = command.console()
   try:
     if FLAGS.parameters:
       _count(path, console)
+    elif FLAGS.cores:
+      _time_cores(sizes, path, console)
     else:
       _measure(counts, path, console)
   except KeyboardInterrupt:
     sys.exit(130)
-
-
-def _replica_counts(given: list[str]) -> list[int]:
-  """The numbers of replicas, each once, the smallest first.
-
-  The memory peaks that are read after a row are those of the program so far:
-  in this order the latest row makes them.
-  """
-  for text in given:
-    if not text.strip().isdecimal() or int(text) < 1:
-      raise ValueError(
-        f'--replicas has {text!r} in it; it must be whole numbers from 1 on '
-        f'with commas between, as in --replicas=1,4.'
-      )
-  if not given:
-    raise ValueError('--replicas is empty; give one number or more, as 1,4.')
-  return sorted({int(text) for text in given})
-
-
-def _writable(given: str | None) -> pathlib.Path | None:
-  """The file for --json; raises `ValueError` unless it can be written."""
-  if given is None:
-    return None
-  path = pathlib.Path(given).expanduser()
-  if path.is_dir():
-    raise ValueError(f'--json={given} is a folder; name a file.')
-  if not path.parent.is_dir():
-    raise ValueError(
-      f'--json={given} lies in a folder that does not exist; make '
-      f'{path.parent}, or name a file elsewhere.'
-    )
-  if not os.access(path if path.exists() else path.parent, os.W_OK):
-    raise ValueError(f'--json={given} may not be written; name another file.')
-  return path
 
 
 def _write(path: pathlib.Path | None, content: dict[str, Any]) -> None:
@@ -163,6 +80,37 @@ def _count(path: pathlib.Path | None, console: Console) -> None:
   ]
   console.print(benchmark_tables.parameters(rows))
   _write(path, {'parameters': rows})
+
+
+def _time_cores(
+  given: list[tuple[int, int, int]],
+  path: pathlib.Path | None,
+  console: Console,
+) -> None:
+  import benchmark_cores
+  import benchmark_pytorch
+  import benchmark_tables
+  from absl import logging
+
+  # Else jax tells which accelerators it does not find.
+  logging.set_verbosity(logging.ERROR)
+  pytorch = benchmark_pytorch.load()
+  content = {
+    **benchmark_cores.about(pytorch),
+    'seconds': FLAGS.seconds,
+    'rows': [],
+  }
+  console.print(benchmark_cores.announce(content))
+  if isinstance(pytorch, str):
+    console.print(pytorch)
+  sizes = [benchmark_cores.Sizes(*each) for each in given]
+  measured = benchmark_cores.measure(
+    sizes or benchmark_cores.growth(), FLAGS.seconds, pytorch
+  )
+  for rows in measured:
+    content['rows'] += rows
+    _write(path, content)
+  console.print(benchmark_tables.cores(content['rows']))
 
 
 def _measure(
@@ -233,5 +181,5 @@ def _announce(prepared: Any, console: Console) -> None:
 
 
 if __name__ == '__main__':
-  define_flags()
+  benchmark_flags.define_flags()
   app.run(main, flags_parser=command.parse_flags)

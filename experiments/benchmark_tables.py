@@ -30,7 +30,7 @@ def timings(rows: Sequence[Mapping[str, Any]]) -> Table:
       str(row['replicas']),
       str(row['devices']),
       _number(step['median']),
-      f'{_number(step["lower_quartile"])}-{_number(step["upper_quartile"])}',
+      _range(step),
       _number(row['replica_milliseconds']['median']),
       '-' if ratio is None else f'{ratio:.2f}',
       f'{row["compile_seconds"]:.1f}',
@@ -56,6 +56,51 @@ def parameters(rows: Sequence[Mapping[str, Any]]) -> Table:
       f'{row["difference_percent"]:+.2f}%',
     )
   return table
+
+
+def cores(rows: Sequence[Mapping[str, Any]]) -> Table:
+  """One row for each core and size, from `benchmark_cores.as_rows`.
+
+  Of PyTorch's package the number of threads that suits it best is shown.
+  """
+  table = _table(
+    'One pass forward and backward: medians over rounds',
+    'N x W x R',
+    'core',
+    'ms',
+    'quartiles',
+    'PyTorch takes',
+    'temporary MB',
+  )
+  sizes = None
+  for row in rows:
+    if row['threads'] is not None and row['pytorch_ratio'] != 1.0:
+      continue
+    before, sizes = sizes, _sizes(row)
+    if sizes != before:
+      table.add_section()
+    spread, ratio = row['milliseconds'], row['pytorch_ratio']
+    memory = row['temporary_bytes']
+    table.add_row(
+      '' if sizes == before else sizes,
+      row['core'],
+      _number(spread['median']),
+      _range(spread),
+      '-' if ratio is None else f'{ratio:.1f}x',
+      '-' if memory is None else f'{memory / 1e6:,.1f}',
+    )
+    if row['threads'] is not None:
+      table.caption = 'PyTorch on 1 or 2 threads, whichever is faster'
+  return table
+
+
+def _sizes(row: Mapping[str, Any]) -> str:
+  return 'x'.join(str(row[n]) for n in ('slots', 'word_size', 'read_heads'))
+
+
+def _range(spread: Mapping[str, float]) -> str:
+  lower, upper = spread['lower_quartile'], spread['upper_quartile']
+  return f'{_number(lower)}-{_number(upper)}'
 
 
 def _table(title: str, first: str, *others: str) -> Table:

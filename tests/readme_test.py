@@ -1,5 +1,8 @@
-"""The README's Python runs as printed, and its links lead somewhere."""
+"""The READMEs' Python runs as printed, and what they say of files holds."""
 
+import dataclasses
+import importlib
+import json
 import os
 import pathlib
 import re
@@ -12,7 +15,19 @@ from gtmm_jax import records
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 README = (ROOT / 'README.md').read_text()
-EXAMPLES = re.findall(r'```python\n(.*?)```', README, re.DOTALL)
+MEMORY = ROOT / 'gtmm_jax' / 'memory'
+MEMORY_README = (MEMORY / 'README.md').read_text()
+EXAMPLES, MEMORY_EXAMPLES = (
+  re.findall(r'```python\n(.*?)```', text, re.DOTALL)
+  for text in (README, MEMORY_README)
+)
+CORES = {
+  'LSTM': 'lstm',
+  'Introspective': 'introspective',
+  'NTM': 'ntm',
+  'LRU': 'lru',
+  'DNC': 'dnc',
+}
 
 
 def _run(example, folder):
@@ -56,15 +71,97 @@ def test_two_runs_are_drawn_over_one_another(tmp_path):
 
 
 def test_a_core_runs_on_its_own(tmp_path):
-  assert '(4, 16, 40)' in _run(EXAMPLES[2], tmp_path)
+  assert '(4, 16, 144)' in _run(EXAMPLES[2], tmp_path)
 
 
-@pytest.mark.parametrize('document', ['README.md', 'WORKSPACE.md'])
+def test_the_example_of_the_memory_folder_is_this_one():
+  assert len(MEMORY_EXAMPLES) == 1
+
+
+def test_cores_run_in_an_rnn_and_in_a_scan_as_the_memory_folder_has_it(
+  tmp_path,
+):
+  printed = _run(MEMORY_EXAMPLES[0], tmp_path).splitlines()
+  said = re.findall(r'print\(.*\)  # (\([0-9, ]+\))', MEMORY_EXAMPLES[0])
+  assert printed == said
+  assert len(said) == 3
+
+
+@pytest.mark.parametrize('core', CORES)
+def test_the_files_that_it_names_are_all_that_a_copy_needs(core, tmp_path):
+  (row,) = _rows(rf'`{core}` \| ((?:`\w+\.py` ?)+)\|$')
+  names = re.findall(r'`(\w+\.py)`', row)
+  package = tmp_path / 'theirs'
+  package.mkdir()
+  for name in names:
+    text = (MEMORY / name).read_text()
+    (package / name).write_text(text.replace('gtmm_jax.memory', 'theirs'))
+  module = CORES[core]
+  program = f'import sys; import theirs.{module}; print(*sys.modules)'
+  loaded = _run(program, tmp_path).split()
+  assert 'gtmm_jax' not in loaded
+  ours = [name for name in loaded if name.startswith('theirs.')]
+  assert sorted(ours) == sorted(f'theirs.{name[:-3]}' for name in names)
+
+
+def test_functions_can_be_copied_where_there_is_jax_alone(tmp_path):
+  for name in ('addressing', 'allocation'):
+    assert f'`{name}.py`' in MEMORY_README
+    (tmp_path / f'{name}_copy.py').write_text(
+      (MEMORY / f'{name}.py').read_text()
+    )
+    program = (
+      f"import sys; sys.modules['flax'] = sys.modules['gtmm_jax'] = None; "
+      f'import {name}_copy'
+    )
+    _run(program, tmp_path)
+
+
+@pytest.mark.parametrize('core', CORES)
+def test_its_tables_have_every_setting_with_its_default(core):
+  said = dict(_rows(rf'`{core}` \| `(\w+)` \| `([^`]+)` \|'))
+  if core in ('NTM', 'LRU', 'DNC'):
+    said |= dict(_rows(r'`([a-z_]+)` \| `([^`]+)` \|'))
+  module = importlib.import_module(f'gtmm_jax.memory.{CORES[core]}')
+  sizes = {'read_heads', 'write_heads', 'controller_size', 'attention_size'}
+  assert said == {
+    field.name: repr(field.default)
+    for field in dataclasses.fields(getattr(module, core))
+    if field.name not in {'parent', 'name', *sizes}
+    and field.default is not dataclasses.MISSING
+  }
+
+
+@pytest.mark.parametrize('core', ['ntm', 'dnc', 'introspective', 'lru', 'lstm'])
+def test_its_table_of_copying_is_that_of_the_result(core):
+  path = ROOT / 'experiments' / 'results' / 'copy_task.json'
+  runs = json.loads(path.read_text())['runs']
+  runs = [run for run in runs if run['core'] == core]
+  columns = [
+    ['no' if run['learned_at'] is None else run['learned_at'] for run in runs],
+    [f'{run["bits"]:.3f}' for run in runs],
+    [f'{run["bits_by_length"][9]:.3f}' for run in runs],
+    [f'{run["bits_by_length"][19]:.3f}' for run in runs],
+    [round(run['seconds']) for run in runs],
+  ]
+  ends = [(str(min(found)), str(max(found))) for found in columns]
+  cells = [a if a == b else f'{a} to {b}' for a, b in ends]
+  assert _rows(rf'`{core}` \| (.*) \|$') == [' | '.join(cells)]
+
+
+def _rows(pattern):
+  """What a pattern finds of the rows of tables in that README."""
+  return re.findall(rf'^\| {pattern}', MEMORY_README, re.MULTILINE)
+
+
+@pytest.mark.parametrize(
+  'document', ['README.md', 'WORKSPACE.md', 'gtmm_jax/memory/README.md']
+)
 def test_links_lead_to_files(document):
-  text = (ROOT / document).read_text()
-  links = re.findall(r'\]\(([^)#:]+)\)', text)
+  path = ROOT / document
+  links = re.findall(r'\]\(([^)#:]+)\)', path.read_text())
   for link in links:
-    assert (ROOT / link).exists(), link
+    assert (path.parent / link).exists(), link
 
 
 def test_the_map_names_every_module():

@@ -1,0 +1,153 @@
+"""The flags of benchmark.py, and what is said about mistakes in them."""
+
+import os
+import pathlib
+import re
+
+import command
+from absl import flags
+
+from gtmm_jax import presets
+
+
+def define_flags() -> None:
+  """Defines every flag of the program."""
+  flags.DEFINE_enum(
+    'task', 'perfect_recall', presets.TASKS, 'What the model watches.'
+  )
+  flags.DEFINE_enum(
+    'model', 'introspective', presets.MODELS, 'Which model is trained.'
+  )
+  flags.DEFINE_enum(
+    'preset',
+    'auto',
+    ('auto', *presets.PRESETS),
+    'Sizes: paper, small, or auto: paper where jax finds an accelerator, else '
+    'small.',
+  )
+  flags.DEFINE_list(
+    'replicas',
+    ['1', '4'],
+    'Numbers of models trained side by side, each >= 1, with commas between; '
+    'a row of the table for each.',
+  )
+  for name, text in {
+    'batch_size': 'Sequences in a batch, >= 1.',
+    'pre_recall': "The paper's l, frames before the recall interval; >= 10 on "
+    'dynamic_dependency.',
+    'recall': "The paper's k, frames of the recall interval, 1 to l.",
+  }.items():
+    flags.DEFINE_integer(name, None, text + command.preset_default(name))
+  flags.DEFINE_enum(
+    'store',
+    None,
+    presets.STORES,
+    'What the memory is given of a latent, as in run.py.'
+    + command.preset_default('store'),
+  )
+  flags.DEFINE_string(
+    'data', 'bundled', 'Digits: bundled, tfds or files:FOLDER, as in run.py.'
+  )
+  flags.DEFINE_string(
+    'data_dir',
+    None,
+    'Folder in which tensorflow-datasets keeps prepared sets, for --data=tfds. '
+    'Default: its own.',
+  )
+  flags.DEFINE_float(
+    'seconds',
+    5.0,
+    'To spend on the steps of each row, or on the passes of all cores of a '
+    'size, > 0; compiling comes on top.',
+  )
+  flags.DEFINE_string('json', None, 'File to write the numbers to, too.')
+  flags.DEFINE_bool(
+    'parameters',
+    False,
+    'Print the number of parameters of each model at the paper preset, beside '
+    "Table 1's, and time nothing.",
+  )
+  flags.DEFINE_bool(
+    'cores',
+    False,
+    'Time the memory cores alone, forward and backward, and the PyTorch '
+    'package dnc beside them where it is installed, '
+    'pip install "gtmm_jax[benchmark]". Of the other flags, seconds, sizes '
+    'and json matter then.',
+  )
+  flags.DEFINE_list(
+    'sizes',
+    [],
+    'For --cores: slots, word size and read heads as NxWxR, each >= 1 and R at '
+    'most N, with commas between. Default: 25x32x5, and from there each of the '
+    'three grows.',
+  )
+
+
+def replica_counts(given: list[str]) -> list[int]:
+  """The numbers of replicas, each once, the smallest first.
+
+  The memory peaks that are read after a row are those of the program so far:
+  in this order the latest row makes them.
+
+  Args:
+    given: the value of --replicas.
+
+  Returns:
+    The numbers, at least one.
+
+  Raises:
+    ValueError: if one is not a whole number from 1 on, or there is none.
+  """
+  for text in given:
+    if not text.strip().isdecimal() or int(text) < 1:
+      raise ValueError(
+        f'--replicas has {text!r} in it; it must be whole numbers from 1 on '
+        f'with commas between, as in --replicas=1,4.'
+      )
+  if not given:
+    raise ValueError('--replicas is empty; give one number or more, as 1,4.')
+  return sorted({int(text) for text in given})
+
+
+def sizes(given: list[str]) -> list[tuple[int, int, int]]:
+  """The sizes (N, W, R), each once, in the order given.
+
+  Args:
+    given: the value of --sizes; may be empty.
+
+  Returns:
+    As many, or fewer where some are given twice.
+
+  Raises:
+    ValueError: if one is not three whole numbers from 1 on with R <= N.
+  """
+  found = {}
+  for text in given:
+    match = re.fullmatch(r'\s*(\d+)x(\d+)x(\d+)\s*', text)
+    size = tuple(map(int, match.groups())) if match else (0, 0, 0)
+    if min(size) < 1 or size[2] > size[0]:
+      raise ValueError(
+        f'--sizes has {text!r} in it; it must be slots, word size and read '
+        f'heads, whole numbers from 1 on with no more heads than slots, as in '
+        f'--sizes=25x32x5,128x32x5.'
+      )
+    found[size] = None
+  return list(found)
+
+
+def writable(given: str | None) -> pathlib.Path | None:
+  """The file for --json; raises `ValueError` unless it can be written."""
+  if given is None:
+    return None
+  path = pathlib.Path(given).expanduser()
+  if path.is_dir():
+    raise ValueError(f'--json={given} is a folder; name a file.')
+  if not path.parent.is_dir():
+    raise ValueError(
+      f'--json={given} lies in a folder that does not exist; make '
+      f'{path.parent}, or name a file elsewhere.'
+    )
+  if not os.access(path if path.exists() else path.parent, os.W_OK):
+    raise ValueError(f'--json={given} may not be written; name another file.')
+  return path

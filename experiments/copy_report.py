@@ -1,0 +1,187 @@
+"""What copy_task.py tells: where it runs, progress, a table, a figure."""
+
+import os
+import platform
+import time
+from collections.abc import Mapping, Sequence
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.ticker import MaxNLocator
+from rich.console import Console
+from rich.progress import Progress
+from rich.table import Table
+
+import gtmm_jax
+from gtmm_jax.figures import writing
+
+_PACKAGES = ('jax', 'jaxlib', 'flax', 'optax', 'numpy')
+# Seconds between two lines where the output is no terminal.
+_QUIET = 15.0
+# What is lower is drawn there: bits that nobody would miss.
+_LEAST = 1e-4
+# Okabe and Ito's, as in the figures of runs.
+_COLOURS = {
+  'ntm': '#0072B2',
+  'lru': '#CC79A7',
+  'dnc': '#D55E00',
+  'introspective': '#009E73',
+  'lstm': '#000000',
+}
+
+
+def surroundings() -> dict[str, Any]:
+  """Versions and device, as in the config.json of a run."""
+  device = jax.devices()[0]
+  return {
+    'versions': {
+      'python': platform.python_version(),
+      'gtmm_jax': gtmm_jax.__version__,
+      **{name: metadata.version(name) for name in _PACKAGES},
+    },
+    'device': {
+      'platform': device.platform,
+      'kind': device.device_kind,
+      'cores': os.cpu_count(),
+    },
+  }
+
+
+class Training:
+  """Shows how far a run is: a bar on a terminal, a line now and then elsewhere.
+
+  Use as a context manager, and call `report` after each portion of steps.
+  """
+
+  def __init__(self, title: str, steps: int, console: Console) -> None:
+    self._title, self._last, self._console = title, steps, console
+    self._spoken = time.perf_counter()
+    self._bar = Progress(console=console, disable=not console.is_terminal)
+    self._task = self._bar.add_task(title, total=steps)
+
+  def __enter__(self) -> 'Training':
+    self._bar.start()
+    return self
+
+  def __exit__(self, *_: Any) -> None:
+    self._bar.stop()
+
+  def report(self, step: int, bits: float) -> None:
+    """Takes the error of the steps up to `step`."""
+    text = f'{self._title}: {bits:.4f} bits a bit'
+    self._bar.update(self._task, completed=step, description=text)
+    now = time.perf_counter()
+    is_time = now - self._spoken >= _QUIET or step == self._last
+    if is_time and not self._console.is_terminal:
+      self._spoken = now
+      self._console.print(f'{text} at step {step:,} of {self._last:,}')
+
+
+def draw(
+  runs: Sequence[Mapping[str, Any]],
+  lines: Sequence[Mapping[str, Any]],
+  settings: Mapping[str, Any],
+  stem: str | os.PathLike[str],
+) -> list[Path]:
+  """Draws learning curves, and errors by length of the sequence.
+
+  A line a run, all runs of a core in one colour.
+
+  Args:
+    runs: of evaluation.json: `core`, `seed`, `seconds`, `bits_by_length`.
+    lines: of metrics.jsonl: `core`, `seed`, `step`, `bits`.
+    settings: of config.json: `length`, `bits`, `steps`.
+    stem: the files, without their endings.
+
+  Returns:
+    The paths of PNG and PDF.
+  """
+  figure = Figure(figsize=(9, 3.4), dpi=writing.DPI, layout='constrained')
+  learning, lengths = figure.subplots(1, 2, sharey=True)
+  cores = dict.fromkeys(run['core'] for run in runs)
+  for core in cores:
+    own = [run for run in runs if run['core'] == core]
+    label = f'{core} ({np.mean([run["seconds"] for run in own]):,.0f} s)'
+    for run in own:
+      curve = [line for line in lines if _key(line) == _key(run)]
+      style = {'color': _COLOURS[core], 'linewidth': 1.2}
+      _plot(
+        learning,
+        [line['step'] for line in curve],
+        [line['bits'] for line in curve],
+        label=label if run is own[0] else None,
+        **style,
+      )
+      errors = run['bits_by_length']
+      _plot(lengths, range(1, len(errors) + 1), errors, marker='.', **style)
+  lengths.axvspan(0.5, settings['length'] + 0.5, color='0.93', zorder=0)
+  learning.set(
+    title=f'training on 1 to {settings["length"]} vectors of '
+    f'{settings["bits"]} bits',
+    xlabel='training step',
+    ylabel='bits a bit (1: guessing)',
+    yscale='log',
+    ylim=(_LEAST / 1.3, 6),
+  )
+  lengths.set(title='fresh sequences (shaded: lengths in training)')
+  lengths.set_xlabel('vectors in the sequence')
+  lengths.xaxis.set_major_locator(MaxNLocator(8, integer=True))
+  for axes in (learning, lengths):
+    axes.axhline(1, color='0.6', linewidth=0.8, zorder=1)
+    axes.spines[['top', 'right']].set_visible(False)
+    axes.tick_params(labelsize=8)
+    for text in (axes.title, axes.xaxis.label, axes.yaxis.label):
+      text.set_size(9)
+  figure.legend(
+    loc='outside lower center', ncols=len(cores), frameon=False, fontsize=9
+  )
+  return writing.save(figure, stem, palette=True)
+
+
+def _key(record: Mapping[str, Any]) -> tuple[str, int]:
+  """Which run a record tells of."""
+  return record['core'], record['seed']
+
+
+def _plot(
+  axes: Axes, x: Sequence[int], errors: Sequence[float | None], **style: Any
+) -> None:
+  """A line through the errors; a gap where training came to no number."""
+  values = np.array(errors, dtype=float)
+  axes.plot(x, np.maximum(values, _LEAST), **style)
+
+
+def table(
+  runs: Sequence[Mapping[str, Any]], settings: Mapping[str, Any]
+) -> Table:
+  """One row for each run, from what `draw` takes."""
+  found = Table(title='Bits for each recalled bit, of fresh sequences')
+  found.add_column('core')
+  for name in (
+    'seed',
+    'learned at',
+    f'1-{settings["length"]} vectors',
+    f'{settings["length"]}',
+    f'{settings["longest"]}',
+    'seconds',
+  ):
+    found.add_column(name, justify='right')
+  for run in runs:
+    errors = run['bits_by_length']
+    at = run['learned_at']
+    found.add_row(
+      run['core'],
+      str(run['seed']),
+      '-' if at is None else f'{at:,}',
+      *(
+        f'{error:.4f}'
+        for error in (run['bits'], errors[settings['length'] - 1], errors[-1])
+      ),
+      f'{run["seconds"]:,.0f}',
+    )
+  return found
