@@ -2,7 +2,7 @@
 
 import os
 import pathlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 # JAX reads its platform when it is first imported. Tests run on the CPU, on a
 # machine with an accelerator too, unless GTMM_TEST_PLATFORM names another.
@@ -57,6 +57,17 @@ def _compile_once(tmp_path_factory: pytest.TempPathFactory) -> None:
   folder = tmp_path_factory.mktemp('compiled')
   jax.config.update('jax_compilation_cache_dir', str(folder))
   jax.config.update('jax_persistent_cache_min_compile_time_secs', 0.3)
+
+
+@pytest.fixture(scope='module', autouse=True)
+def _forget_compiled() -> Iterator[None]:
+  """Drops a module's compiled programs when it is done.
+
+  The CPU backend maps pages of memory for each, and dies without a word when a
+  process has used up those that Linux allows it, 65,530.
+  """
+  yield
+  jax.clear_caches()
 
 
 @pytest.fixture(scope='session')

@@ -169,9 +169,16 @@ def test_sequences_start_from_nothing(name, store, condition_size):
   width = 2 * _LATENT if name == 'vrnn' else 0
   assert state.stored_tm1.shape == (_BATCH, _LATENT)
   assert state.features_tm1.shape == (_BATCH, width)
-  for leaf in jax.tree.leaves(state):
-    assert leaf.shape[0] == _BATCH
-    np.testing.assert_array_equal(leaf, 0)
+  for given in (state.stored_tm1, state.features_tm1):
+    np.testing.assert_array_equal(given, 0)
+  inputs = (width + _LATENT + condition_size,)
+  fresh = model.core.initialize_carry(jax.random.key(1), inputs)
+
+  def all_are_fresh(leaf, one):
+    assert leaf.shape == (_BATCH, *one.shape)
+    np.testing.assert_array_equal(leaf, np.broadcast_to(one, leaf.shape))
+
+  jax.tree.map(all_are_fresh, state.core, fresh)
 
 
 @_some
