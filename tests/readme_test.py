@@ -105,16 +105,17 @@ def test_the_files_that_it_names_are_all_that_a_copy_needs(core, tmp_path):
 
 
 def test_functions_can_be_copied_where_there_is_jax_alone(tmp_path):
-  for name in ('addressing', 'allocation'):
-    assert f'`{name}.py`' in MEMORY_README
-    (tmp_path / f'{name}_copy.py').write_text(
-      (MEMORY / f'{name}.py').read_text()
-    )
-    program = (
-      f"import sys; sys.modules['flax'] = sys.modules['gtmm_jax'] = None; "
-      f'import {name}_copy'
-    )
-    _run(program, tmp_path)
+  (row,) = _rows(r'the functions alone \| (.*) \|$')
+  package = tmp_path / 'theirs'
+  package.mkdir()
+  for name in re.findall(r'`(\w+\.py)`', row):
+    text = (MEMORY / name).read_text()
+    (package / name).write_text(text.replace('gtmm_jax.memory', 'theirs'))
+  program = (
+    "import sys; sys.modules['flax'] = sys.modules['gtmm_jax'] = None; "
+    'import theirs.addressing, theirs.allocation'
+  )
+  _run(program, tmp_path)
 
 
 @pytest.mark.parametrize('core', CORES)

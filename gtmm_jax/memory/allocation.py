@@ -10,6 +10,8 @@ heads. Only the link is N x N.
 import jax
 import jax.numpy as jnp
 
+from gtmm_jax.memory import gradients
+
 Array = jax.Array
 
 # Usage is kept above it where slots are sorted, so that the products along the
@@ -40,10 +42,7 @@ def update_usage(
   usage = usage_tm1
   for head in range(write_weights_tm1.shape[-2]):
     usage = usage + (1.0 - usage) * write_weights_tm1[..., head, :]
-  for head in range(read_weights_tm1.shape[-2]):
-    freed = free_gates[..., head, None] * read_weights_tm1[..., head, :]
-    usage = usage * (1.0 - freed)
-  return usage
+  return gradients.free_slots(usage, free_gates, read_weights_tm1)
 
 
 def allocation_weights(usage: Array) -> Array:
@@ -59,35 +58,7 @@ def allocation_weights(usage: Array) -> Array:
   Returns:
     Weights [..., N] in [0, 1] whose sum is at most one.
   """
-  usage = _LEAST_USAGE + (1.0 - _LEAST_USAGE) * usage
-  # 1 - u is what is sorted: usages closer than its resolution are ties.
-  order = jnp.argsort(usage - 1.0, axis=-1, stable=True)
-  rank = jnp.argsort(order, axis=-1)
-  ordered = _permute(usage, order, rank)
-  one = jnp.ones_like(ordered[..., :1])
-  products = jnp.cumprod(
-    jnp.concatenate([one, ordered[..., :-1]], axis=-1), axis=-1
-  )
-  return _permute((1.0 - ordered) * products, rank, order)
-
-
-@jax.custom_vjp
-def _permute(x: Array, order: Array, inverse: Array) -> Array:
-  """x[..., order]; its gradient is a gather, too, instead of a scatter."""
-  del inverse
-  return jnp.take_along_axis(x, order, axis=-1)
-
-
-def _permute_forward(x, order, inverse):
-  return _permute(x, order, inverse), (order, inverse)
-
-
-def _permute_backward(saved, cotangent):
-  order, inverse = saved
-  return _permute(cotangent, inverse, order), None, None
-
-
-_permute.defvjp(_permute_forward, _permute_backward)
+  return gradients.allocate(_LEAST_USAGE + (1.0 - _LEAST_USAGE) * usage)
 
 
 def write_allocation_weights(usage: Array, write_gates: Array) -> Array:
@@ -129,10 +100,7 @@ def update_link(
   Returns:
     Link [..., H, N, N] in [0, 1]; rows and columns sum to at most one.
   """
-  to, since = write_weights[..., :, None], write_weights[..., None, :]
-  link = (1.0 - to - since) * link_tm1 + to * precedence_tm1[..., None, :]
-  slots = jnp.arange(link.shape[-1])
-  return jnp.where(slots[:, None] == slots, 0.0, link)
+  return gradients.link_slots(link_tm1, write_weights, precedence_tm1)
 
 
 def update_precedence(precedence_tm1: Array, write_weights: Array) -> Array:
@@ -161,9 +129,7 @@ def follow_links(link: Array, read_weights_tm1: Array) -> tuple[Array, Array]:
   Returns:
     Forward weights L w and backward weights L^T w, each [..., R, H, N].
   """
-  forward = jnp.einsum('...hij,...rj->...rhi', link, read_weights_tm1)
-  backward = jnp.einsum('...hij,...ri->...rhj', link, read_weights_tm1)
-  return forward, backward
+  return gradients.follow_links(link, read_weights_tm1)
 
 
 def decayed_usage(

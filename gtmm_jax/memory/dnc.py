@@ -3,11 +3,13 @@
 Graves et al. 2016, Methods, as the memory of Gemici et al. 2017, section 3.2.
 """
 
+import functools
+
 import jax
 import jax.numpy as jnp
 from flax import linen as nn
 
-from gtmm_jax.memory import core, interface
+from gtmm_jax.memory import core, gradients, interface
 from gtmm_jax.memory.dnc_access import (
   DNCGates,
   DNCInterface,
@@ -71,9 +73,10 @@ class DNC(nn.RNNCellBase):
       jnp.concatenate([inputs, carry.reads.reshape(*batch, -1)], axis=-1),
     )
     asked, tag = self._ask(h, inputs, carry.tag)
-    state = access(
-      carry, asked, reads=self.reads, usage_gradient=self.usage_gradient
+    advance = functools.partial(
+      access, reads=self.reads, usage_gradient=self.usage_gradient
     )
+    state = gradients.sparing(advance)(carry, asked)
     context = jnp.concatenate([state.reads.reshape(*batch, -1), h], axis=-1)
     state = state._replace(
       controller=controller, tag=tag, calls=carry.calls + 1

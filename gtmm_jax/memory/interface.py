@@ -2,13 +2,13 @@
 
 import math
 from collections.abc import Mapping
-from typing import NamedTuple, get_args
+from typing import Any, NamedTuple, get_args
 
 import jax
 import jax.numpy as jnp
 from flax import linen as nn
 
-from gtmm_jax.memory import addressing, core
+from gtmm_jax.memory import addressing, core, gradients
 
 Array = jax.Array
 Activation = core.Activation
@@ -124,13 +124,20 @@ class Interface(nn.Module):
       ]
       return jnp.concatenate(biases).reshape(shape)
 
-    flat = nn.Dense(sum(sizes), bias_init=initial_bias, name='linear')(h)
+    flat = nn.Dense(
+      sum(sizes), bias_init=initial_bias, dot_general=_product, name='linear'
+    )(h)
     ends = [sum(sizes[: n + 1]) for n in range(len(sizes) - 1)]
     pieces = jnp.split(flat, ends, axis=-1)
     return {
       name: piece.reshape(*h.shape[:-1], *part.shape)
       for (name, part), piece in zip(parts.items(), pieces, strict=True)
     }
+
+
+def _product(x: Array, kernel: Array, *_: Any, **__: Any) -> Array:
+  """`gradients.product` as `nn.Dense` calls what multiplies for it."""
+  return gradients.product(x, kernel)
 
 
 def activate(x: Array, activation: Activation) -> Array:

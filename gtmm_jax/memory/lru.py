@@ -4,13 +4,20 @@ Santoro et al. 2016, section 3.2, as the memory of Gemici et al. 2017, section
 3.2.
 """
 
+import functools
 from typing import Literal, NamedTuple, get_args
 
 import jax
 import jax.numpy as jnp
 from flax import linen as nn
 
-from gtmm_jax.memory import addressing, allocation, core, interface
+from gtmm_jax.memory import (
+  addressing,
+  allocation,
+  core,
+  gradients,
+  interface,
+)
 from gtmm_jax.memory.lstm import LSTM, LSTMState
 
 Array = jax.Array
@@ -164,7 +171,8 @@ class LRU(nn.RNNCellBase):
       jnp.concatenate([inputs, carry.reads.reshape(*batch, -1)], axis=-1),
     )
     asked, tag = self._ask(h, inputs, carry.tag)
-    state = access(carry, asked, reads=self.reads, decay=self.decay)
+    advance = functools.partial(access, reads=self.reads, decay=self.decay)
+    state = gradients.sparing(advance)(carry, asked)
     context = jnp.concatenate([state.reads.reshape(*batch, -1), h], axis=-1)
     state = state._replace(
       controller=controller, tag=tag, calls=carry.calls + 1

@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 from flax import linen as nn
 
-from gtmm_jax.memory import core
+from gtmm_jax.memory import core, gradients
 
 Array = jax.Array
 
@@ -21,6 +21,13 @@ class LSTMState(NamedTuple):
 
   cell: Array
   hidden: Array
+
+
+def _open(gates: Array, cell: Array) -> LSTMState:
+  """The state after [i, f, g, o], not yet activated, and the last cell."""
+  i, f, g, o = jnp.split(gates, 4, axis=-1)
+  cell = jax.nn.sigmoid(f) * cell + jax.nn.sigmoid(i) * jnp.tanh(g)
+  return LSTMState(cell, jax.nn.sigmoid(o) * jnp.tanh(cell))
 
 
 class LSTM(nn.RNNCellBase):
@@ -54,11 +61,12 @@ class LSTM(nn.RNNCellBase):
       (fused.shape[-1], 4 * self.size),
     )
     bias = self.param('bias', nn.initializers.zeros, (4 * self.size,))
-    gates = fused @ kernel.astype(fused.dtype) + bias.astype(fused.dtype)
-    i, f, g, o = jnp.split(gates, 4, axis=-1)
-    cell = jax.nn.sigmoid(f) * carry.cell + jax.nn.sigmoid(i) * jnp.tanh(g)
-    hidden = jax.nn.sigmoid(o) * jnp.tanh(cell)
-    return LSTMState(cell, hidden), hidden
+    gates = gradients.product(fused, kernel.astype(fused.dtype))
+    # Going back, the gates are opened again: they are kept in one array then.
+    state = jax.checkpoint(_open, prevent_cse=False)(
+      gates + bias.astype(fused.dtype), carry.cell
+    )
+    return state, state.hidden
 
   @nn.nowrap
   def initialize_carry(
