@@ -7,21 +7,18 @@ respect to the core's parameters and its inputs, all in one program.
 
 import functools
 import itertools
-import os
-import platform
 import time
 from collections.abc import Callable, Iterator, Sequence
-from importlib import metadata
 from typing import Any, NamedTuple
 
 import benchmark_pytorch
 import jax
 import jax.numpy as jnp
 import numpy as np
+import surroundings
 import timing
 from flax import linen as nn
 
-import gtmm_jax
 from gtmm_jax.memory.dnc import DNC
 from gtmm_jax.memory.introspective import Introspective
 from gtmm_jax.memory.lru import LRU
@@ -81,7 +78,6 @@ def about(pytorch: benchmark_pytorch.Modules | str) -> dict[str, Any]:
   packages = ('jax', 'jaxlib', 'flax', 'numpy')
   if not isinstance(pytorch, str):
     packages += ('torch', 'dnc')
-  device = jax.devices()[0]
   return {
     'settings': {
       'frames': FRAMES,
@@ -89,16 +85,8 @@ def about(pytorch: benchmark_pytorch.Modules | str) -> dict[str, Any]:
       'input_size': INPUT_SIZE,
       'controller_size': CONTROLLER_SIZE,
     },
-    'versions': {
-      'python': platform.python_version(),
-      'gtmm_jax': gtmm_jax.__version__,
-      **{name: metadata.version(name) for name in packages},
-    },
-    'device': {
-      'platform': device.platform,
-      'kind': device.device_kind,
-      'cores': os.cpu_count(),
-    },
+    'versions': surroundings.versions(packages),
+    'device': surroundings.device(jax.devices()[0]),
   }
 
 

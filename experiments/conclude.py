@@ -20,7 +20,7 @@ _ROWS = {
 }
 
 
-def headline(line: dict[str, Any]) -> tuple[float, float]:
+def headline(line: dict[str, Any]) -> str:
   """Negative bound and KL ratio of a line of the records, means over replicas.
 
   Not a number where no replica is left.
@@ -30,7 +30,7 @@ def headline(line: dict[str, Any]) -> tuple[float, float]:
   bound, ratio = (
     summary[name] or nothing for name in ('negative_bound', 'ratio')
   )
-  return bound.mean, ratio.mean
+  return f'negative bound {bound.mean:,.1f}  KL ratio {ratio.mean:.3f}'
 
 
 def is_complete(workdir: pathlib.Path, settings: Any) -> bool:

@@ -1,28 +1,18 @@
-"""What copy_task.py tells: where it runs, progress, a table, a figure."""
+"""What copy_task.py tells at its end: a table, and a figure."""
 
 import os
-import platform
-import time
 from collections.abc import Mapping, Sequence
-from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-import jax
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
-from rich.console import Console
-from rich.progress import Progress
 from rich.table import Table
 
-import gtmm_jax
 from gtmm_jax.figures import writing
 
-_PACKAGES = ('jax', 'jaxlib', 'flax', 'optax', 'numpy')
-# Seconds between two lines where the output is no terminal.
-_QUIET = 15.0
 # What is lower is drawn there: bits that nobody would miss.
 _LEAST = 1e-4
 # Okabe and Ito's, as in the figures of runs.
@@ -33,53 +23,6 @@ _COLOURS = {
   'introspective': '#009E73',
   'lstm': '#000000',
 }
-
-
-def surroundings() -> dict[str, Any]:
-  """Versions and device, as in the config.json of a run."""
-  device = jax.devices()[0]
-  return {
-    'versions': {
-      'python': platform.python_version(),
-      'gtmm_jax': gtmm_jax.__version__,
-      **{name: metadata.version(name) for name in _PACKAGES},
-    },
-    'device': {
-      'platform': device.platform,
-      'kind': device.device_kind,
-      'cores': os.cpu_count(),
-    },
-  }
-
-
-class Training:
-  """Shows how far a run is: a bar on a terminal, a line now and then elsewhere.
-
-  Use as a context manager, and call `report` after each portion of steps.
-  """
-
-  def __init__(self, title: str, steps: int, console: Console) -> None:
-    self._title, self._last, self._console = title, steps, console
-    self._spoken = time.perf_counter()
-    self._bar = Progress(console=console, disable=not console.is_terminal)
-    self._task = self._bar.add_task(title, total=steps)
-
-  def __enter__(self) -> 'Training':
-    self._bar.start()
-    return self
-
-  def __exit__(self, *_: Any) -> None:
-    self._bar.stop()
-
-  def report(self, step: int, bits: float) -> None:
-    """Takes the error of the steps up to `step`."""
-    text = f'{self._title}: {bits:.4f} bits a bit'
-    self._bar.update(self._task, completed=step, description=text)
-    now = time.perf_counter()
-    is_time = now - self._spoken >= _QUIET or step == self._last
-    if is_time and not self._console.is_terminal:
-      self._spoken = now
-      self._console.print(f'{text} at step {step:,} of {self._last:,}')
 
 
 def draw(

@@ -23,6 +23,7 @@ from rich.console import Console
 FLAGS = flags.FLAGS
 
 CORES = ('ntm', 'lru', 'dnc', 'introspective', 'lstm')
+_PACKAGES = ('jax', 'jaxlib', 'flax', 'optax', 'numpy')
 # A core has learned to copy where its error in training is below.
 LEARNED = 0.05
 _LARGEST_SEED = 2**32 - 1
@@ -152,10 +153,16 @@ def _run(
 ) -> None:
   """Trains, evaluates, and writes after each run what is known by then."""
   import copy_report
+  import jax
+  import surroundings
 
   from gtmm_jax import records
 
-  config = {'settings': settings, **copy_report.surroundings()}
+  config = {
+    'settings': settings,
+    'versions': surroundings.versions(_PACKAGES),
+    'device': surroundings.device(jax.devices()[0]),
+  }
   records.write_config(workdir, config)
   records.drop_metrics_after(workdir, -1)
   rows: list[dict[str, Any]] = []
@@ -194,9 +201,9 @@ def _learn(
   console: Console,
 ) -> dict[str, Any]:
   """Trains one core with one seed; what came out, as evaluation.json has it."""
-  import copy_report
   import copy_training
   import jax
+  import progress
 
   from gtmm_jax import records
 
@@ -204,7 +211,7 @@ def _learn(
   state = copy_training.initial_state(problem, key)
   learned_at, step, began = None, 0, time.perf_counter()
   title = f'{run["core"]}, seed {run["seed"]}'
-  with copy_report.Training(title, settings['steps'], console) as shown:
+  with progress.Training(console, step, settings['steps']) as shown:
     while step < settings['steps']:
       count = min(settings['report_every'], settings['steps'] - step)
       state, bits = program(state, key, count)
@@ -216,7 +223,7 @@ def _learn(
       records.append_metrics(
         workdir, {**line, 'seconds': seconds, 'bits': bits}
       )
-      shown.report(step, bits)
+      shown.report(step, f'{title}: {bits:.4f} bits a bit')
   by_length = copy_training.evaluate(
     problem.copier,
     state.variables,

@@ -4,16 +4,14 @@ import dataclasses
 import functools
 import os
 import pathlib
-import platform
-from importlib import metadata
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import settings as settings_module
+import surroundings
 from absl import logging
 
-import gtmm_jax
 from gtmm_jax import build, presets, records, replicas, tasks, train
 from gtmm_jax.tasks import images
 
@@ -146,7 +144,7 @@ def _config(
   layout: replicas.Layout,
   slots: int,
 ) -> dict[str, Any]:
-  device, preset = layout.devices[0], presets.PRESETS[settings.preset]
+  preset = presets.PRESETS[settings.preset]
   return {
     'settings': {
       **dataclasses.asdict(settings),
@@ -168,16 +166,10 @@ def _config(
       'source': digits.source,
       'checksum': digits.checksum,
     },
-    'versions': {
-      'python': platform.python_version(),
-      'gtmm_jax': gtmm_jax.__version__,
-      **{name: metadata.version(name) for name in _PACKAGES},
-    },
+    'versions': surroundings.versions(_PACKAGES),
     'device': {
-      'platform': device.platform,
-      'kind': device.device_kind,
+      **surroundings.device(layout.devices[0]),
       'count': len(layout.devices),
-      'cores': os.cpu_count(),
     },
   }
 

@@ -17,7 +17,7 @@ _QUIET = 15.0
 
 
 class Training:
-  """Shows steps, bound, KL ratio, speed and time left of a training run.
+  """Shows steps, metrics, speed and time left of a training run.
 
   Use as a context manager; `advance` after each portion of steps, `report` when
   new metrics are there.
@@ -52,9 +52,9 @@ class Training:
       self._task, completed=step, description=self._describe(step)
     )
 
-  def report(self, step: int, bound: float, ratio: float) -> None:
-    """Takes new metrics, means over replicas; prints a line if it is time."""
-    self._text = f'negative bound {bound:,.1f}  KL ratio {ratio:.3f}  '
+  def report(self, step: int, metrics: str) -> None:
+    """Takes new metrics, in words; prints a line if it is time."""
+    self._text = f'{metrics}  '
     now = time.perf_counter()
     is_time = now - self._spoken >= _QUIET or step == self._last
     if is_time and not self._console.is_terminal:

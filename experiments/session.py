@@ -131,7 +131,7 @@ def _train(
         line = _report(prepared, step, seconds, state)
         state = reset(state, own, shared, 0)
         checkpoints.save(manager, step, replicas.gather(state))
-        shown.report(step, *conclude.headline(line))
+        shown.report(step, conclude.headline(line))
       if step == settings.steps:
         return state
       until = settings.report_every - step % settings.report_every

@@ -5,7 +5,19 @@ import math
 import jax
 import jax.numpy as jnp
 import numpy as np
+import plain_loops
 import pytest
+from plain_loops import (
+  affine,
+  by_content,
+  control,
+  cut,
+  first_tag,
+  label,
+  question,
+  sigmoid,
+  softplus,
+)
 
 from gtmm_jax.memory import dnc
 from gtmm_jax.memory.dnc import DNC
@@ -38,28 +50,7 @@ def linear_parts(core: DNC) -> dict[str, tuple[int, ...]]:
 
 
 def random_parameters(core: DNC) -> dict:
-  """Float64 parameters of every layer by name."""
-  generator = np.random.default_rng(0)
-
-  def layer(rows, columns):
-    return {
-      'kernel': generator.normal(size=(rows, columns)),
-      'bias': generator.normal(size=columns),
-    }
-
-  reads, latent = core.read_heads * WORD, core.latent_size
-  size = sum(math.prod(shape) for shape in linear_parts(core).values())
-  interface = {'linear': layer(CONTROLLER, size)}
-  if latent:
-    interface['tag'] = layer(CONTROLLER + latent, WORD - latent)
-    interface['read_keys'] = layer(CONTROLLER + latent, reads)
-  parameters = {
-    'controller': layer(WIDTH + reads + CONTROLLER, 4 * CONTROLLER),
-    'interface': interface,
-  }
-  if core.initial_memory == 'learned':
-    parameters['initial_memory'] = generator.normal(size=(SLOTS, WORD))
-  return {'params': parameters}
+  return plain_loops.random_parameters(core, WIDTH, linear_parts(core))
 
 
 @pytest.fixture(scope='module')
@@ -71,45 +62,10 @@ def inputs() -> np.ndarray:
 # A slow answer for one sequence, in float64.
 
 
-def sigmoid(x):
-  return 1 / (1 + np.exp(-x))
-
-
-def softplus(x):
-  return np.log(1 + np.exp(x))
-
-
-def affine(layer, x):
-  return x @ layer['kernel'] + layer['bias']
-
-
-def cosine(key, slot):
-  """Of two vectors, with the epsilons that the addressing documents."""
-  product = sum(k * m for k, m in zip(key, slot, strict=True))
-  of_key = math.sqrt(sum(k * k for k in key) + 1e-6)
-  of_slot = math.sqrt(sum(m * m for m in slot) + 1e-6)
-  return product / (of_key * of_slot + 1e-6)
-
-
-def content(memory, key, strength):
-  powers = np.array([math.exp(strength * cosine(key, m)) for m in memory])
-  return powers / powers.sum()
-
-
-def cut(core, flat):
-  """Parts by name of what the linear map of h_t gives."""
-  raw = {}
-  for name, shape in linear_parts(core).items():
-    piece, flat = np.split(flat, [math.prod(shape)])
-    raw[name] = piece.reshape(shape)
-  assert not flat.size
-  return raw
-
-
 def slow_interface(core, parameters, h, x, tag):
   """What is asked, by name and activated, and the new tag."""
-  asked = cut(core, affine(parameters['linear'], h))
-  squash = np.tanh if core.key_activation == 'tanh' else np.array
+  asked = cut(linear_parts(core), affine(parameters['linear'], h))
+  squash = plain_loops.squash(core)
   asked['write_keys'] = squash(asked['write_keys'])
   for name in ('read_strengths', 'write_strengths'):
     asked[name] = softplus(asked[name]) + (core.strength == 'oneplus')
@@ -121,14 +77,8 @@ def slow_interface(core, parameters, h, x, tag):
     asked['read_keys'] = squash(asked['read_keys'])
     asked['write_vectors'] = squash(asked['write_vectors'])
     return asked, tag
-  latent = x[: core.latent_size]
-  seen = np.concatenate([h, latent])
-  word = np.concatenate([latent, tag])
-  tag = affine(parameters['tag'], seen)
-  question = np.concatenate([np.zeros_like(latent), tag])
-  correction = affine(parameters['read_keys'], seen)
+  word, asked['read_keys'], tag = question(core, parameters, h, x, tag)
   asked['write_vectors'] = [word] * core.write_heads
-  asked['read_keys'] = question + correction.reshape(core.read_heads, WORD)
   return asked, tag
 
 
@@ -161,7 +111,7 @@ def slow_write(before, asked):
     free = slow_allocation(looked_at)
     looked_at = looked_at + (1 - looked_at) * gate * share * free
     strength = asked['write_strengths'][head]
-    found = content(before['memory'], asked['write_keys'][head], strength)
+    found = by_content(before['memory'], asked['write_keys'][head], strength)
     weights.append(gate * (share * free + (1 - share) * found))
   memory = before['memory'].copy()
   for w, erase in zip(weights, asked['erase'], strict=True):
@@ -192,7 +142,7 @@ def slow_read(memory, link, last_weights, asked):
   weights = []
   for head, modes in enumerate(asked['read_modes']):
     last, count = last_weights[head], len(link)
-    w = modes[count] * content(
+    w = modes[count] * by_content(
       memory, asked['read_keys'][head], asked['read_strengths'][head]
     )
     for writer in range(count):
@@ -216,12 +166,9 @@ def slow_dnc(core, variables, inputs):
     'write_weights': np.zeros((w, SLOTS)),
     'reads': np.zeros((r, WORD)),
   }
-  tag = np.zeros(WORD - core.latent_size if core.latent_size else 0)
+  tag = first_tag(core)
   for x in inputs:
-    seen = np.concatenate([x, state['reads'].reshape(-1), h])
-    i, f, g, o = np.split(affine(parameters['controller'], seen), 4)
-    cell = sigmoid(f) * cell + sigmoid(i) * np.tanh(g)
-    h = sigmoid(o) * np.tanh(cell)
+    cell, h = control(parameters['controller'], x, state['reads'], cell, h)
     asked, tag = slow_interface(core, parameters['interface'], h, x, tag)
     written = slow_write(state, asked)
     source = written if core.reads == 'after' else state
@@ -246,10 +193,6 @@ SETTINGS = [
   {**MANY, 'strength': 'softplus', 'usage_gradient': False},
   {**ONE, 'latent_size': LATENT},
 ]
-
-
-def label(settings: dict) -> str:
-  return '-'.join(f'{k}={v}' for k, v in settings.items())
 
 
 @pytest.mark.parametrize('settings', SETTINGS, ids=label)
@@ -404,7 +347,7 @@ def test_at_the_start_every_word_goes_to_a_slot_of_its_own(inputs):
 def test_biases_at_the_start(strength):
   core = make(**MANY, strength=strength, initial_strength=4.0)
   bias = initial(core, lambda p: p['interface']['linear']['bias'])
-  raw = cut(core, np.asarray(bias))
+  raw = cut(linear_parts(core), np.asarray(bias))
   for name in ('write', 'allocation'):
     np.testing.assert_array_equal(raw.pop(name), 3.0)
   for name in ('read_strengths', 'write_strengths'):

@@ -5,7 +5,7 @@ import functools
 import jax
 import jax.numpy as jnp
 import numpy as np
-import pytest
+from reference_numbers import OTHER_EPSILON, TIGHT, compare_all, in_double
 
 from gtmm_jax.memory import addressing, allocation, interface
 from gtmm_jax.memory.dnc_access import (
@@ -15,58 +15,9 @@ from gtmm_jax.memory.dnc_access import (
   access,
 )
 
-TIGHT = {'rtol': 1e-9, 'atol': 1e-12}
-OTHER_EPSILON = {'rtol': 0.0, 'atol': 2e-6}
 HEADS = (1, 2)
 # Of files whose keys begin with the number of write heads.
 STATES = ('dnc_access', 'dnc_access_zero_state')
-
-
-def in_double(function, *arguments):
-  """What a function gives in float64, as NumPy arrays."""
-  with jax.enable_x64(True):
-    return jax.tree.map(np.asarray, compiled(function)(*arguments))
-
-
-@functools.cache
-def compiled(function):
-  """Compiled quickly rather than to run quickly, and once for all tests."""
-  return jax.jit(
-    function, compiler_options={'xla_backend_optimization_level': 0}
-  )
-
-
-class Reference:
-  """The arrays of one file under a prefix, and which of them were compared."""
-
-  def __init__(self, arrays, prefix='', compared=None):
-    self.arrays, self.prefix = arrays, prefix
-    self.compared = set() if compared is None else compared
-
-  def under(self, prefix):
-    return Reference(self.arrays, self.prefix + prefix, self.compared)
-
-  def __getitem__(self, name):
-    return self.arrays[self.prefix + name]
-
-  def agrees(self, name, found, tolerance=TIGHT):
-    self.compared.add(self.prefix + name)
-    expected = self[name]
-    assert (found.dtype, found.shape) == (expected.dtype, expected.shape), name
-    np.testing.assert_allclose(found, expected, err_msg=name, **tolerance)
-
-  def differs(self, name, found, by=1e-3):
-    expected = self[name]
-    assert found.shape == expected.shape, name
-    assert np.abs(found - expected).max() > by, name
-
-
-@pytest.fixture
-def load(golden, shared):
-  """A function from the name of a file to its arrays, or a skipped test."""
-  if not (shared / 'golden').is_dir():
-    pytest.skip('needs the reference numbers, ../shared/golden')
-  return lambda name: Reference(golden(name))
 
 
 def heads_of(load, name):
@@ -570,16 +521,5 @@ INPUTS = {
 
 
 def test_every_reference_array_is_compared(load, shared):
-  references = {}
-
-  def load_once(name):
-    return references.setdefault(name, load(name))
-
-  for check in CHECKS:
-    check(load_once)
   paths = (shared / 'golden').glob('dnc_*.npz')
-  assert {path.stem for path in paths} == set(references) == set(INPUTS)
-  for name, reference in references.items():
-    left = set(reference.arrays.files) - reference.compared
-    left = {key.removeprefix('w1_').removeprefix('w2_') for key in left}
-    assert left == INPUTS[name], name
+  compare_all(CHECKS, load, paths, INPUTS, ('w1_', 'w2_'))

@@ -9,72 +9,15 @@ import functools
 
 import jax
 import numpy as np
-import pytest
+from reference_numbers import OTHER_EPSILON, TIGHT, compare_all, in_double, long
 
 from gtmm_jax.memory import addressing, interface
 from gtmm_jax.memory.ntm import NTMHead, NTMInterface, NTMState, access, address
 
-TIGHT = {'rtol': 1e-9, 'atol': 1e-12}
-OTHER_EPSILON = {'rtol': 0.0, 'atol': 2e-6}
 LARGE_EPSILON = {'rtol': 0.0, 'atol': 2e-4}
 # pytorch-ntm adds 1e-16 to slots, which may be no longer than 2e-6.
 BLANK_SLOTS = {'rtol': 0.0, 'atol': 1e-9}
 SLOTS = 6
-
-
-def in_double(function, *arguments):
-  """What a function gives in float64, as NumPy arrays."""
-  with jax.enable_x64(True):
-    return jax.tree.map(np.asarray, compiled(function)(*arguments))
-
-
-@functools.cache
-def compiled(function):
-  """Compiled quickly rather than to run quickly, and once for all tests."""
-  return jax.jit(
-    function, compiler_options={'xla_backend_optimization_level': 0}
-  )
-
-
-class Reference:
-  """The arrays of one file under a prefix, and which of them were compared."""
-
-  def __init__(self, arrays, prefix='', compared=None):
-    self.arrays, self.prefix = arrays, prefix
-    self.compared = set() if compared is None else compared
-
-  def under(self, prefix):
-    return Reference(self.arrays, self.prefix + prefix, self.compared)
-
-  def __getitem__(self, name):
-    return self.arrays[self.prefix + name]
-
-  def agrees(self, name, found, tolerance=TIGHT, at=...):
-    self.compared.add(self.prefix + name)
-    expected = self[name]
-    assert (found.dtype, found.shape) == (expected.dtype, expected.shape), name
-    np.testing.assert_allclose(
-      found[at], expected[at], err_msg=name, **tolerance
-    )
-
-  def differs(self, name, found, by=1e-3, at=...):
-    expected = self[name]
-    assert found.shape == expected.shape, name
-    assert np.abs(found - expected)[at].max() > by, name
-
-
-@pytest.fixture
-def load(golden, shared):
-  """A function from the name of a file to its arrays, or a skipped test."""
-  if not (shared / 'golden').is_dir():
-    pytest.skip('needs the reference numbers, ../shared/golden')
-  return lambda name: Reference(golden(name))
-
-
-def long(vectors):
-  """The same directions, 1e4 long; zeros stay zeros."""
-  lengths = np.linalg.norm(vectors, axis=-1, keepdims=True)
-  return 1e4 * vectors / np.where(lengths > 0, lengths, 1.0)
 
 
 # One head, stage after stage.
@@ -488,17 +431,6 @@ INPUTS = {
 
 
 def test_every_reference_array_is_compared(load, shared):
-  references = {}
-
-  def load_once(name):
-    return references.setdefault(name, load(name))
-
-  for check in CHECKS:
-    check(load_once)
   folder = shared / 'golden'
   paths = [*folder.glob('ntm_*.npz'), *folder.glob('gtmm_*.npz')]
-  assert {path.stem for path in paths} == set(references) == set(INPUTS)
-  for name, reference in references.items():
-    left = set(reference.arrays.files) - reference.compared
-    left = {key.removeprefix('h1_').removeprefix('h2_') for key in left}
-    assert left == INPUTS[name], name
+  compare_all(CHECKS, load, paths, INPUTS, ('h1_', 'h2_'))

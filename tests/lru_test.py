@@ -1,11 +1,21 @@
 """Least-recently-used access against a plain loop of its equations."""
 
-import math
-
 import jax
 import jax.numpy as jnp
 import numpy as np
+import plain_loops
 import pytest
+from plain_loops import (
+  affine,
+  by_content,
+  control,
+  cut,
+  first_tag,
+  label,
+  question,
+  sigmoid,
+  softplus,
+)
 
 from gtmm_jax.memory.lru import LRU, LRUInterface, access
 
@@ -38,28 +48,7 @@ def linear_parts(core: LRU) -> dict[str, tuple[int, ...]]:
 
 
 def random_parameters(core: LRU) -> dict:
-  """Float64 parameters of every layer by name."""
-  generator = np.random.default_rng(0)
-
-  def layer(rows, columns):
-    return {
-      'kernel': generator.normal(size=(rows, columns)),
-      'bias': generator.normal(size=columns),
-    }
-
-  reads, latent = core.read_heads * WORD, core.latent_size
-  size = sum(math.prod(shape) for shape in linear_parts(core).values())
-  interface = {'linear': layer(CONTROLLER, size)}
-  if latent:
-    interface['tag'] = layer(CONTROLLER + latent, WORD - latent)
-    interface['read_keys'] = layer(CONTROLLER + latent, reads)
-  parameters = {
-    'controller': layer(WIDTH + reads + CONTROLLER, 4 * CONTROLLER),
-    'interface': interface,
-  }
-  if core.initial_memory == 'learned':
-    parameters['initial_memory'] = generator.normal(size=(SLOTS, WORD))
-  return {'params': parameters}
+  return plain_loops.random_parameters(core, WIDTH, linear_parts(core))
 
 
 @pytest.fixture(scope='module')
@@ -71,54 +60,18 @@ def inputs() -> np.ndarray:
 # A slow answer for one sequence, in float64.
 
 
-def sigmoid(x):
-  return 1 / (1 + np.exp(-x))
-
-
-def softplus(x):
-  return np.log(1 + np.exp(x))
-
-
-def affine(layer, x):
-  return x @ layer['kernel'] + layer['bias']
-
-
-def cosine(key, slot):
-  """Of two vectors, with the epsilons that the addressing documents."""
-  product = sum(k * m for k, m in zip(key, slot, strict=True))
-  of_key = math.sqrt(sum(k * k for k in key) + 1e-6)
-  of_slot = math.sqrt(sum(m * m for m in slot) + 1e-6)
-  return product / (of_key * of_slot + 1e-6)
-
-
-def cut(core, flat):
-  """Parts by name of what the linear map of h_t gives."""
-  raw = {}
-  for name, shape in linear_parts(core).items():
-    piece, flat = np.split(flat, [math.prod(shape)])
-    raw[name] = piece.reshape(shape)
-  assert not flat.size
-  return raw
-
-
 def slow_interface(core, parameters, h, x, tag):
   """Raw parts by name with keys and written vectors made, and the new tag."""
-  raw = cut(core, affine(parameters['linear'], h))
+  raw = cut(linear_parts(core), affine(parameters['linear'], h))
   if not core.latent_size:
-    squash = np.tanh if core.key_activation == 'tanh' else np.array
+    squash = plain_loops.squash(core)
     raw['read_keys'] = squash(raw['read_keys'])
     raw['write_vectors'] = (
       raw['read_keys'] if writes_key(core) else squash(raw['write_vectors'])
     )
     return raw, tag
-  latent = x[: core.latent_size]
-  seen = np.concatenate([h, latent])
-  word = np.concatenate([latent, tag])
-  tag = affine(parameters['tag'], seen)
-  question = np.concatenate([np.zeros_like(latent), tag])
-  correction = affine(parameters['read_keys'], seen)
+  word, raw['read_keys'], tag = question(core, parameters, h, x, tag)
   raw['write_vectors'] = [word / core.read_heads] * core.read_heads
-  raw['read_keys'] = question + correction.reshape(core.read_heads, WORD)
   return raw, tag
 
 
@@ -142,8 +95,7 @@ def slow_read(memory, keys, strengths):
   """Weights and reads of every head: Santoro et al. 2016, eqs. 2 to 4."""
   weights = []
   for key, strength in zip(keys, strengths, strict=True):
-    powers = np.array([math.exp(strength * cosine(key, m)) for m in memory])
-    weights.append(powers / powers.sum())
+    weights.append(by_content(memory, key, strength))
   reads = [sum(w * m for w, m in zip(v, memory, strict=True)) for v in weights]
   return np.array(weights), np.array(reads)
 
@@ -155,12 +107,9 @@ def slow_lru(core, variables, inputs):
   memory = parameters.get('initial_memory', np.full((SLOTS, WORD), 1e-6))
   usage, read_weights = np.zeros(SLOTS), np.zeros((heads, SLOTS))
   reads = np.zeros((heads, WORD))
-  tag = np.zeros(WORD - core.latent_size if core.latent_size else 0)
+  tag = first_tag(core)
   for x in inputs:
-    seen = np.concatenate([x, reads.reshape(-1), h])
-    i, f, g, o = np.split(affine(parameters['controller'], seen), 4)
-    cell = sigmoid(f) * cell + sigmoid(i) * np.tanh(g)
-    h = sigmoid(o) * np.tanh(cell)
+    cell, h = control(parameters['controller'], x, reads, cell, h)
     raw, tag = slow_interface(core, parameters['interface'], h, x, tag)
     strengths = np.ones(heads)
     if core.strength != 'none':
@@ -214,10 +163,6 @@ SETTINGS = [
   },
   {**ONE, **LEARNED, 'key_activation': 'tanh', 'reads': 'before'},
 ]
-
-
-def label(settings: dict) -> str:
-  return '-'.join(f'{k}={v}' for k, v in settings.items()) or 'defaults'
 
 
 def by_slot(state: dict) -> np.ndarray:
@@ -371,7 +316,7 @@ def test_at_the_start_every_word_goes_to_a_slot_of_its_own(inputs):
 def test_biases_at_the_start(strength):
   core = make(read_heads=3, strength=strength, initial_strength=4.0)
   bias = initial(core, lambda p: p['interface']['linear']['bias'])
-  raw = cut(core, np.asarray(bias))
+  raw = cut(linear_parts(core), np.asarray(bias))
   np.testing.assert_array_equal(raw.pop('gates'), -3.0)
   if strength != 'none':
     strengths = softplus(raw.pop('strengths')) + (strength == 'oneplus')

@@ -1,11 +1,21 @@
 """The neural Turing machine against a plain loop of the published equations."""
 
-import math
-
 import jax
 import jax.numpy as jnp
 import numpy as np
+import plain_loops
 import pytest
+from plain_loops import (
+  affine,
+  by_content,
+  control,
+  cut,
+  first_tag,
+  label,
+  question,
+  sigmoid,
+  softplus,
+)
 
 from gtmm_jax.memory.ntm import NTM
 
@@ -37,28 +47,7 @@ def linear_parts(core: NTM) -> dict[str, tuple[int, ...]]:
 
 
 def random_parameters(core: NTM) -> dict:
-  """Float64 parameters of every layer by name."""
-  generator = np.random.default_rng(0)
-
-  def layer(rows, columns):
-    return {
-      'kernel': generator.normal(size=(rows, columns)),
-      'bias': generator.normal(size=columns),
-    }
-
-  reads, latent = core.read_heads * WORD, core.latent_size
-  size = sum(math.prod(shape) for shape in linear_parts(core).values())
-  interface = {'linear': layer(CONTROLLER, size)}
-  if latent:
-    interface['tag'] = layer(CONTROLLER + latent, WORD - latent)
-    interface['read_keys'] = layer(CONTROLLER + latent, reads)
-  parameters = {
-    'controller': layer(WIDTH + reads + CONTROLLER, 4 * CONTROLLER),
-    'interface': interface,
-  }
-  if core.initial_memory == 'learned':
-    parameters['initial_memory'] = generator.normal(size=(SLOTS, WORD))
-  return {'params': parameters}
+  return plain_loops.random_parameters(core, WIDTH, linear_parts(core))
 
 
 @pytest.fixture(scope='module')
@@ -70,30 +59,9 @@ def inputs() -> np.ndarray:
 # A slow answer for one sequence, in float64.
 
 
-def sigmoid(x):
-  return 1 / (1 + np.exp(-x))
-
-
-def softplus(x):
-  return np.log(1 + np.exp(x))
-
-
-def affine(layer, x):
-  return x @ layer['kernel'] + layer['bias']
-
-
-def cosine(key, slot):
-  """Of two vectors, with the epsilons that the addressing documents."""
-  product = sum(k * m for k, m in zip(key, slot, strict=True))
-  of_key = math.sqrt(sum(k * k for k in key) + 1e-6)
-  of_slot = math.sqrt(sum(m * m for m in slot) + 1e-6)
-  return product / (of_key * of_slot + 1e-6)
-
-
 def slow_address(memory, last, key, strength, gate, shifts, power):
   """Weights [N] of one head: Graves et al. 2014, eqs. 5 to 9."""
-  content = np.array([math.exp(strength * cosine(key, m)) for m in memory])
-  gated = gate * content / content.sum() + (1 - gate) * last
+  gated = gate * by_content(memory, key, strength) + (1 - gate) * last
   moved = np.zeros(SLOTS)
   for slot, weight in enumerate(gated):
     for s, probability in enumerate(shifts):
@@ -116,33 +84,17 @@ def slow_heads(core, raw, kind, keys):
     )
 
 
-def cut(core, flat):
-  """Parts by name of what the linear map of h_t gives."""
-  raw = {}
-  for name, shape in linear_parts(core).items():
-    piece, flat = np.split(flat, [math.prod(shape)])
-    raw[name] = piece.reshape(shape)
-  assert not flat.size
-  return raw
-
-
 def slow_interface(core, parameters, h, x, tag):
   """Raw parts by name with keys and add vectors made, and the new tag."""
-  raw = cut(core, affine(parameters['linear'], h))
-  squash = np.tanh if core.key_activation == 'tanh' else np.array
+  raw = cut(linear_parts(core), affine(parameters['linear'], h))
+  squash = plain_loops.squash(core)
   raw['write_keys'] = squash(raw['write_keys'])
   if not core.latent_size:
     raw['read_keys'] = squash(raw['read_keys'])
     raw['write_vectors'] = squash(raw['write_vectors'])
     return raw, tag
-  latent = x[: core.latent_size]
-  seen = np.concatenate([h, latent])
-  word = np.concatenate([latent, tag])
-  tag = affine(parameters['tag'], seen)
-  question = np.concatenate([np.zeros_like(latent), tag])
-  correction = affine(parameters['read_keys'], seen)
+  word, raw['read_keys'], tag = question(core, parameters, h, x, tag)
   raw['write_vectors'] = [word] * core.write_heads
-  raw['read_keys'] = question + correction.reshape(core.read_heads, WORD)
   return raw, tag
 
 
@@ -155,12 +107,9 @@ def slow_ntm(core, variables, inputs):
   read_weights = [first] * core.read_heads
   write_weights = [first] * core.write_heads
   reads = np.zeros((core.read_heads, WORD))
-  tag = np.zeros(WORD - core.latent_size if core.latent_size else 0)
+  tag = first_tag(core)
   for x in inputs:
-    seen = np.concatenate([x, reads.reshape(-1), h])
-    i, f, g, o = np.split(affine(parameters['controller'], seen), 4)
-    cell = sigmoid(f) * cell + sigmoid(i) * np.tanh(g)
-    h = sigmoid(o) * np.tanh(cell)
+    cell, h = control(parameters['controller'], x, reads, cell, h)
     raw, tag = slow_interface(core, parameters['interface'], h, x, tag)
     write_weights = [
       slow_address(memory, last, *asked)
@@ -220,10 +169,6 @@ SETTINGS = [
     'shift_range': 2,
   },
 ]
-
-
-def label(settings: dict) -> str:
-  return '-'.join(f'{k}={v}' for k, v in settings.items()) or 'defaults'
 
 
 @pytest.mark.parametrize('settings', SETTINGS, ids=label)
@@ -286,7 +231,7 @@ def test_biases_at_the_start(shift_range, favoured, strength):
     shift_range=shift_range, strength=strength, initial_strength=4.0, **MANY
   )
   bias = initial(core, lambda p: p['interface']['linear']['bias'])
-  raw = cut(core, np.asarray(bias))
+  raw = cut(linear_parts(core), np.asarray(bias))
   offset = strength == 'oneplus'
   for kind, gate, shift in (('read', 0.0, 2.0), ('write', -3.0, 3.0)):
     strengths = offset + softplus(raw.pop(f'{kind}_strengths'))

@@ -68,7 +68,10 @@ def require_one_of(name: str, value: str, allowed: tuple[str, ...]) -> None:
 
 
 def require_settings(core: Any) -> None:
-  """Checks the settings of a core that writes words.
+  """Checks the settings that the cores which write words share.
+
+  A core does so, and checks its own, where it initialises a carry: nothing is
+  called without one.
 
   Args:
     core: an NTM, LRU or DNC.
@@ -79,10 +82,6 @@ def require_settings(core: Any) -> None:
   for size in _SIZES:
     if getattr(core, size, 1) < 1:
       raise ValueError(f'{size} is {getattr(core, size)}; it must be >= 1.')
-  if getattr(core, 'shift_range', 0) < 0:
-    raise ValueError(f'shift_range is {core.shift_range}; it must be >= 0.')
-  if not 0 <= getattr(core, 'decay', 0) < 1:
-    raise ValueError(f'decay is {core.decay}; it must be in [0, 1).')
   if not 0 <= core.latent_size < core.word_size:
     raise ValueError(
       f'latent_size is {core.latent_size} and word_size {core.word_size}; a '
@@ -100,7 +99,7 @@ def require_settings(core: Any) -> None:
 
 
 def require_sense(core: Any, carry: Any, inputs: Array) -> None:
-  """Checks a core that writes words: its settings, its inputs and its carry.
+  """Checks a core that writes words: its settings, its carry and its inputs.
 
   Args:
     core: an NTM, LRU or DNC.
@@ -110,12 +109,12 @@ def require_sense(core: Any, carry: Any, inputs: Array) -> None:
   Raises:
     ValueError: in one sentence, what was wrong and what is wanted.
   """
-  require_settings(core)
-  name = type(core).__name__
-  require_features(inputs, max(1, core.latent_size), name)
+  # Which checks the settings, too.
   wanted = jax.eval_shape(
     lambda: core.initialize_carry(jax.random.key(0), inputs.shape)
   )
+  name = type(core).__name__
+  require_features(inputs, max(1, core.latent_size), name)
   if jax.tree.map(jnp.shape, carry) == jax.tree.map(jnp.shape, wanted):
     return
   for field in ('memory', *carry._fields):

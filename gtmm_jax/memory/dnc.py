@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 from flax import linen as nn
 
-from gtmm_jax.memory import core, gradients, interface
+from gtmm_jax.memory import core, interface
 from gtmm_jax.memory.dnc_access import (
   DNCGates,
   DNCInterface,
@@ -65,23 +65,10 @@ class DNC(nn.RNNCellBase):
   @nn.compact
   def __call__(self, carry: DNCState, inputs: Array) -> tuple[DNCState, Array]:
     """Advances: `inputs [..., I]` -> context `[..., R W + controller_size]`."""
-    core.require_sense(self, carry, inputs)
-    batch = inputs.shape[:-1]
-    carry = core.begin(self, carry)
-    controller, h = LSTM(self.controller_size, name='controller')(
-      carry.controller,
-      jnp.concatenate([inputs, carry.reads.reshape(*batch, -1)], axis=-1),
-    )
-    asked, tag = self._ask(h, inputs, carry.tag)
-    advance = functools.partial(
+    step = functools.partial(
       access, reads=self.reads, usage_gradient=self.usage_gradient
     )
-    state = gradients.sparing(advance)(carry, asked)
-    context = jnp.concatenate([state.reads.reshape(*batch, -1), h], axis=-1)
-    state = state._replace(
-      controller=controller, tag=tag, calls=carry.calls + 1
-    )
-    return state, context
+    return interface.advance(self, carry, inputs, self._ask, step)
 
   def _ask(
     self, h: Array, inputs: Array, tag_tm1: Array

@@ -1,7 +1,7 @@
-"""From the controller to the memory: keys, words and interface parameters."""
+"""From the controller to the memory: keys, words, interface, and a step."""
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple, get_args
 
 import jax
@@ -9,10 +9,9 @@ import jax.numpy as jnp
 from flax import linen as nn
 
 from gtmm_jax.memory import addressing, core, gradients
+from gtmm_jax.memory.lstm import LSTM
 
 Array = jax.Array
-Activation = core.Activation
-Strength = core.Strength
 
 
 class Part(NamedTuple):
@@ -71,7 +70,7 @@ class Interface(nn.Module):
   write_heads: int
   parts: Mapping[str, Part]
   latent_size: int = 0
-  activation: Activation = 'identity'
+  activation: core.Activation = 'identity'
 
   @nn.compact
   def __call__(self, h: Array, inputs: Array, tag_tm1: Array) -> Asked:
@@ -140,24 +139,63 @@ def _product(x: Array, kernel: Array, *_: Any, **__: Any) -> Array:
   return gradients.product(x, kernel)
 
 
-def activate(x: Array, activation: Activation) -> Array:
+def advance(
+  cell: nn.Module,
+  carry: Any,
+  inputs: Array,
+  ask: Callable[[Array, Array, Array], tuple[Any, Array]],
+  access: Callable[[Any, Any], Any],
+) -> tuple[Any, Array]:
+  """One step of a core that writes words, in its compact call.
+
+  h_t = LSTM(h_{t-1}, [inputs_t, reads_{t-1}]); what is asked comes from h_t;
+  the memory is written and read; the context is [reads_t, h_t].
+
+  Args:
+    cell: an NTM, LRU or DNC.
+    carry: its state.
+    inputs: [..., I].
+    ask: from h_t, inputs and tag_{t-1} to what is asked, and the tag.
+    access: from a state and what is asked to the next state.
+
+  Returns:
+    The state after the step, and the context `[..., R W + controller_size]`.
+
+  Raises:
+    ValueError: if settings, carry or inputs make no sense.
+  """
+  core.require_sense(cell, carry, inputs)
+  batch = inputs.shape[:-1]
+  carry = core.begin(cell, carry)
+  controller, h = LSTM(cell.controller_size, name='controller')(
+    carry.controller,
+    jnp.concatenate([inputs, carry.reads.reshape(*batch, -1)], axis=-1),
+  )
+  asked, tag = ask(h, inputs, carry.tag)
+  state = gradients.sparing(access)(carry, asked)
+  context = jnp.concatenate([state.reads.reshape(*batch, -1), h], axis=-1)
+  state = state._replace(controller=controller, tag=tag, calls=carry.calls + 1)
+  return state, context
+
+
+def activate(x: Array, activation: core.Activation) -> Array:
   """Keys and written vectors: as they are, or between -1 and 1."""
   return jnp.tanh(x) if activation == 'tanh' else x
 
 
-def strengthen(x: Array, strength: Strength) -> Array:
+def strengthen(x: Array, strength: core.Strength) -> Array:
   """Key strengths: softplus(x) > 0, or oneplus(x) >= 1.
 
   Raises:
     ValueError: if `strength` is neither.
   """
-  core.require_one_of('strength', strength, get_args(Strength))
+  core.require_one_of('strength', strength, get_args(core.Strength))
   if strength == 'oneplus':
     return addressing.oneplus(x)
   return jax.nn.softplus(x)
 
 
-def strength_bias(initial: float, strength: Strength) -> float:
+def strength_bias(initial: float, strength: core.Strength) -> float:
   """The x for which `strengthen` gives `initial`, a number above 1."""
   value = initial - 1.0 if strength == 'oneplus' else initial
   return value + math.log1p(-math.exp(-value))

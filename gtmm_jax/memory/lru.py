@@ -11,13 +11,7 @@ import jax
 import jax.numpy as jnp
 from flax import linen as nn
 
-from gtmm_jax.memory import (
-  addressing,
-  allocation,
-  core,
-  gradients,
-  interface,
-)
+from gtmm_jax.memory import addressing, allocation, core, interface
 from gtmm_jax.memory.lstm import LSTM, LSTMState
 
 Array = jax.Array
@@ -163,24 +157,11 @@ class LRU(nn.RNNCellBase):
   @nn.compact
   def __call__(self, carry: LRUState, inputs: Array) -> tuple[LRUState, Array]:
     """Advances: `inputs [..., I]` -> context `[..., n W + controller_size]`."""
-    self._check(carry, inputs)
-    batch = inputs.shape[:-1]
-    carry = core.begin(self, carry)
-    controller, h = LSTM(self.controller_size, name='controller')(
-      carry.controller,
-      jnp.concatenate([inputs, carry.reads.reshape(*batch, -1)], axis=-1),
-    )
-    asked, tag = self._ask(h, inputs, carry.tag)
-    advance = functools.partial(access, reads=self.reads, decay=self.decay)
-    state = gradients.sparing(advance)(carry, asked)
-    context = jnp.concatenate([state.reads.reshape(*batch, -1), h], axis=-1)
-    state = state._replace(
-      controller=controller, tag=tag, calls=carry.calls + 1
-    )
-    return state, context
+    step = functools.partial(access, reads=self.reads, decay=self.decay)
+    return interface.advance(self, carry, inputs, self._ask, step)
 
-  def _check(self, carry: LRUState, inputs: Array) -> None:
-    core.require_sense(self, carry, inputs)
+  def _check(self) -> None:
+    """Raises where settings that are the LRU's own make no sense."""
     core.require_one_of(
       'write_vector', self.write_vector, get_args(WriteVector)
     )
@@ -195,6 +176,7 @@ class LRU(nn.RNNCellBase):
     self, h: Array, inputs: Array, tag_tm1: Array
   ) -> tuple[LRUInterface, Array]:
     """The interface of this step, and its tag."""
+    self._check()
     heads = self.read_heads
     is_learned = self.strength != 'none'
     writes_key = self.write_vector == 'key' and not self.latent_size
@@ -233,6 +215,8 @@ class LRU(nn.RNNCellBase):
   ) -> LRUState:
     """A blank memory with the leading axes of `input_shape`."""
     core.require_settings(self)
+    if not 0 <= self.decay < 1:
+      raise ValueError(f'decay is {self.decay}; it must be in [0, 1).')
     batch, heads = input_shape[:-1], self.read_heads
     weights = jnp.zeros((*batch, heads, self.slots))
     return LRUState(

@@ -10,7 +10,7 @@ import jax
 import jax.numpy as jnp
 from flax import linen as nn
 
-from gtmm_jax.memory import addressing, core, gradients, interface
+from gtmm_jax.memory import addressing, core, interface
 from gtmm_jax.memory.lstm import LSTM, LSTMState
 
 Array = jax.Array
@@ -191,21 +191,8 @@ class NTM(nn.RNNCellBase):
   @nn.compact
   def __call__(self, carry: NTMState, inputs: Array) -> tuple[NTMState, Array]:
     """Advances: `inputs [..., I]` -> context `[..., R W + controller_size]`."""
-    core.require_sense(self, carry, inputs)
-    batch = inputs.shape[:-1]
-    carry = core.begin(self, carry)
-    controller, h = LSTM(self.controller_size, name='controller')(
-      carry.controller,
-      jnp.concatenate([inputs, carry.reads.reshape(*batch, -1)], axis=-1),
-    )
-    asked, tag = self._ask(h, inputs, carry.tag)
-    advance = functools.partial(access, reads=self.reads)
-    state = gradients.sparing(advance)(carry, asked)
-    context = jnp.concatenate([state.reads.reshape(*batch, -1), h], axis=-1)
-    state = state._replace(
-      controller=controller, tag=tag, calls=carry.calls + 1
-    )
-    return state, context
+    step = functools.partial(access, reads=self.reads)
+    return interface.advance(self, carry, inputs, self._ask, step)
 
   def _ask(
     self, h: Array, inputs: Array, tag_tm1: Array
@@ -269,6 +256,8 @@ class NTM(nn.RNNCellBase):
   ) -> NTMState:
     """A blank memory, all heads on slot 0; leading axes of `input_shape`."""
     core.require_settings(self)
+    if self.shift_range < 0:
+      raise ValueError(f'shift_range is {self.shift_range}; it must be >= 0.')
     batch, r, w = input_shape[:-1], self.read_heads, self.write_heads
     first = jnp.zeros(self.slots).at[0].set(1.0)
     return NTMState(

@@ -1,0 +1,109 @@
+"""What the slow float64 loops of the cores that write words share."""
+
+import math
+
+import numpy as np
+
+
+def sigmoid(x):
+  return 1 / (1 + np.exp(-x))
+
+
+def softplus(x):
+  return np.log(1 + np.exp(x))
+
+
+def affine(layer, x):
+  return x @ layer['kernel'] + layer['bias']
+
+
+def cosine(key, slot):
+  """Of two vectors, with the epsilons that the addressing documents."""
+  product = sum(k * m for k, m in zip(key, slot, strict=True))
+  of_key = math.sqrt(sum(k * k for k in key) + 1e-6)
+  of_slot = math.sqrt(sum(m * m for m in slot) + 1e-6)
+  return product / (of_key * of_slot + 1e-6)
+
+
+def by_content(memory, key, strength):
+  """Weights [N] of one head."""
+  powers = np.array([math.exp(strength * cosine(key, m)) for m in memory])
+  return powers / powers.sum()
+
+
+def random_parameters(core, width: int, parts: dict) -> dict:
+  """Float64 parameters of every layer by name.
+
+  Args:
+    core: an NTM, LRU or DNC.
+    width: of its inputs.
+    parts: shapes of what its linear map of h_t holds, by name and in order.
+  """
+  generator = np.random.default_rng(0)
+
+  def layer(rows, columns):
+    return {
+      'kernel': generator.normal(size=(rows, columns)),
+      'bias': generator.normal(size=columns),
+    }
+
+  size, latent, word = core.controller_size, core.latent_size, core.word_size
+  reads = core.read_heads * word
+  interface = {
+    'linear': layer(size, sum(math.prod(shape) for shape in parts.values()))
+  }
+  if latent:
+    interface['tag'] = layer(size + latent, word - latent)
+    interface['read_keys'] = layer(size + latent, reads)
+  parameters = {
+    'controller': layer(width + reads + size, 4 * size),
+    'interface': interface,
+  }
+  if core.initial_memory == 'learned':
+    parameters['initial_memory'] = generator.normal(size=(core.slots, word))
+  return {'params': parameters}
+
+
+def cut(parts: dict, flat):
+  """Parts by name of what the linear map of h_t gives."""
+  raw = {}
+  for name, shape in parts.items():
+    piece, flat = np.split(flat, [math.prod(shape)])
+    raw[name] = piece.reshape(shape)
+  assert not flat.size
+  return raw
+
+
+def control(layer, x, reads, cell, h):
+  """The LSTM's next cell and output, from inputs and the last reads."""
+  seen = np.concatenate([x, reads.reshape(-1), h])
+  i, f, g, o = np.split(affine(layer, seen), 4)
+  cell = sigmoid(f) * cell + sigmoid(i) * np.tanh(g)
+  return cell, sigmoid(o) * np.tanh(cell)
+
+
+def first_tag(core):
+  """Zeros; none where no latents are stored."""
+  return np.zeros(core.word_size - core.latent_size if core.latent_size else 0)
+
+
+def question(core, parameters, h, x, tag):
+  """The word that holds a latent, the read keys, and the new tag."""
+  latent = x[: core.latent_size]
+  seen = np.concatenate([h, latent])
+  word = np.concatenate([latent, tag])
+  tag = affine(parameters['tag'], seen)
+  asked = np.concatenate([np.zeros_like(latent), tag])
+  correction = affine(parameters['read_keys'], seen)
+  keys = asked + correction.reshape(core.read_heads, core.word_size)
+  return word, keys, tag
+
+
+def squash(core):
+  """The activation of keys and vectors that are linear in h_t."""
+  return np.tanh if core.key_activation == 'tanh' else np.array
+
+
+def label(settings: dict) -> str:
+  """The name of a test's case."""
+  return '-'.join(f'{k}={v}' for k, v in settings.items()) or 'defaults'

@@ -1,0 +1,73 @@
+"""Reference numbers of other programs, and how they are compared."""
+
+import functools
+
+import jax
+import numpy as np
+
+TIGHT = {'rtol': 1e-9, 'atol': 1e-12}
+OTHER_EPSILON = {'rtol': 0.0, 'atol': 2e-6}
+
+
+def in_double(function, *arguments):
+  """What a function gives in float64, as NumPy arrays."""
+  with jax.enable_x64(True):
+    return jax.tree.map(np.asarray, compiled(function)(*arguments))
+
+
+@functools.cache
+def compiled(function):
+  """Compiled quickly rather than to run quickly, and once for all tests."""
+  return jax.jit(
+    function, compiler_options={'xla_backend_optimization_level': 0}
+  )
+
+
+class Reference:
+  """The arrays of one file under a prefix, and which of them were compared."""
+
+  def __init__(self, arrays, prefix='', compared=None):
+    self.arrays, self.prefix = arrays, prefix
+    self.compared = set() if compared is None else compared
+
+  def under(self, prefix):
+    return Reference(self.arrays, self.prefix + prefix, self.compared)
+
+  def __getitem__(self, name):
+    return self.arrays[self.prefix + name]
+
+  def agrees(self, name, found, tolerance=TIGHT, at=...):
+    self.compared.add(self.prefix + name)
+    expected = self[name]
+    assert (found.dtype, found.shape) == (expected.dtype, expected.shape), name
+    np.testing.assert_allclose(
+      found[at], expected[at], err_msg=name, **tolerance
+    )
+
+  def differs(self, name, found, by=1e-3, at=...):
+    expected = self[name]
+    assert found.shape == expected.shape, name
+    assert np.abs(found - expected)[at].max() > by, name
+
+
+def long(vectors):
+  """The same directions, 1e4 long; zeros stay zeros."""
+  lengths = np.linalg.norm(vectors, axis=-1, keepdims=True)
+  return 1e4 * vectors / np.where(lengths > 0, lengths, 1.0)
+
+
+def compare_all(checks, load, paths, inputs, prefixes):
+  """Every array of the files at `paths` is compared, or an input by name."""
+  references = {}
+
+  def load_once(name):
+    return references.setdefault(name, load(name))
+
+  for check in checks:
+    check(load_once)
+  assert {path.stem for path in paths} == set(references) == set(inputs)
+  for name, reference in references.items():
+    left = set(reference.arrays.files) - reference.compared
+    for prefix in prefixes:
+      left = {key.removeprefix(prefix) for key in left}
+    assert left == inputs[name], name
