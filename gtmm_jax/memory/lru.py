@@ -157,6 +157,7 @@ class LRU(nn.RNNCellBase):
   @nn.compact
   def __call__(self, carry: LRUState, inputs: Array) -> tuple[LRUState, Array]:
     """Advances: `inputs [..., I]` -> context `[..., n W + controller_size]`."""
+    self._check()
     step = functools.partial(access, reads=self.reads, decay=self.decay)
     return interface.advance(self, carry, inputs, self._ask, step)
 
@@ -176,7 +177,6 @@ class LRU(nn.RNNCellBase):
     self, h: Array, inputs: Array, tag_tm1: Array
   ) -> tuple[LRUInterface, Array]:
     """The interface of this step, and its tag."""
-    self._check()
     heads = self.read_heads
     is_learned = self.strength != 'none'
     writes_key = self.write_vector == 'key' and not self.latent_size
