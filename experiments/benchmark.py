@@ -21,6 +21,7 @@ import benchmark_flags
 import command
 from absl import app, flags
 from rich.console import Console
+from settings import describe
 
 from gtmm_jax import presets
 
@@ -155,7 +156,7 @@ def _prepare(count: int) -> Any:
 def _document(prepared: Any, rows: list[dict[str, Any]]) -> dict[str, Any]:
   """What --json holds."""
   settings, device = prepared.config['settings'], prepared.config['device']
-  names = ('task', 'model', 'preset', 'batch_size', 'pre_recall', 'recall')
+  names = ('task', 'model', 'preset', 'batch_size', *presets.EPISODE_SETTINGS)
   return {
     'settings': {name: settings[name] for name in (*names, 'store', 'order')},
     'seconds': FLAGS.seconds,
@@ -170,13 +171,13 @@ def _document(prepared: Any, rows: list[dict[str, Any]]) -> dict[str, Any]:
 def _announce(prepared: Any, console: Console) -> None:
   settings, device = prepared.settings, prepared.config['device']
   console.print(
-    f'{settings.model} on {settings.task} (l {settings.pre_recall}, '
-    f'k {settings.recall}), batch {settings.batch_size}, '
+    f'{settings.model} on {settings.task} ({describe(settings)}), '
+    f'batch {settings.batch_size}, '
     f'store {settings.store}, preset {settings.preset} ({prepared.why})'
   )
   console.print(
     f'{device["kind"]} ({device["platform"]}), jax '
-    f'{prepared.config["versions"]["jax"]}; {prepared.digits.source}'
+    f'{prepared.config["versions"]["jax"]}; {prepared.images.source}'
   )
 
 

@@ -33,11 +33,9 @@ def define_flags() -> None:
   )
   for name, text in {
     'batch_size': 'Sequences in a batch, >= 1.',
-    'pre_recall': "The paper's l, frames before the recall interval; >= 10 on "
-    'dynamic_dependency.',
-    'recall': "The paper's k, frames of the recall interval, 1 to l.",
   }.items():
     flags.DEFINE_integer(name, None, text + command.preset_default(name))
+  command.define_episode_flags()
   flags.DEFINE_enum(
     'store',
     None,

@@ -33,7 +33,11 @@ def preset_default(name: str) -> str:
   """A sentence for a flag's help: what each preset takes where it is absent."""
   parts = []
   for preset, values in presets.PRESETS.items():
-    value = getattr(values, name)
+    if name in presets.EPISODE_SETTINGS:
+      own = values.episodes.items()
+      value = {task: sizes[name] for task, sizes in own if name in sizes}
+    else:
+      value = getattr(values, name)
     if isinstance(value, Mapping):
       # By task or by model.
       same = len(set(value.values())) == 1
@@ -44,6 +48,20 @@ def preset_default(name: str) -> str:
       )
     parts.append(f'{preset} {value}')
   return f' Default: {"; ".join(parts)}.'
+
+
+def define_episode_flags() -> None:
+  """Defines the flags of what episodes are made of, None by default."""
+  for name, text in {
+    'pre_recall': "The paper's l, frames before the recall interval; >= 10 on "
+    'dynamic_dependency.',
+    'recall': "The paper's k, frames of the recall interval, 1 to l; >= 2 on "
+    'similarity_cued_recall.',
+    'rows': "Rows of navigation's grid, >= 1; with columns, two cells or more.",
+    'columns': "Columns of navigation's grid, >= 1.",
+    'length': 'Frames of a walk on navigation, >= 3.',
+  }.items():
+    flags.DEFINE_integer(name, None, text + preset_default(name))
 
 
 def console() -> Console:

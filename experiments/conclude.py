@@ -95,7 +95,7 @@ def _evaluate(
   sums = replicas.repeat(prepared.layout, step)(
     replicas.scatter(prepared.layout, start),
     (variables, own),
-    replicas.broadcast(prepared.layout, prepared.digits.held_out),
+    replicas.broadcast(prepared.layout, prepared.images.held_out),
     batches,
   )
   sums = replicas.gather(sums)

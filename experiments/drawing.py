@@ -8,6 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import preparation
+from settings import describe
 
 from gtmm_jax import figures, free_energy, generate, records, replicas, train
 from gtmm_jax.memory.dnc_access import DNCState
@@ -52,7 +53,7 @@ def draw(
   key = jax.random.fold_in(
     preparation.replica_keys(prepared.settings)[replica], _DRAWING_KEY
   )
-  drawn = (variables, key, prepared.digits.held_out)
+  drawn = (variables, key, prepared.images.held_out)
   _draw_episodes(prepared, problem, drawn)
   if 'memory' in names(prepared.settings):
     _draw_memory(prepared, problem, drawn)
@@ -63,10 +64,7 @@ def _path(prepared: Any, name: str) -> pathlib.Path:
 
 
 def _task(settings: Any) -> str:
-  return (
-    f'{settings.task.replace("_", " ")}, l = {settings.pre_recall}, '
-    f'k = {settings.recall}'
-  )
+  return f'{settings.task.replace("_", " ")}, {describe(settings)}'
 
 
 def _draw_results(prepared: Any, evaluation: dict[str, Any]) -> None:

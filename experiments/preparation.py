@@ -13,7 +13,7 @@ import surroundings
 from absl import logging
 
 from gtmm_jax import build, presets, records, replicas, tasks, train
-from gtmm_jax.tasks import images
+from gtmm_jax.tasks import characters, images
 
 Settings = settings_module.Settings
 
@@ -38,6 +38,9 @@ class Request:
   batch_size: int | None
   pre_recall: int | None
   recall: int | None
+  rows: int | None
+  columns: int | None
+  length: int | None
   report_every: int | None
   learning_rate: float | None
   seed: int
@@ -52,7 +55,8 @@ class Prepared:
     settings: as resolved.
     workdir: where results go.
     task: the task.
-    digits: training and held-out images.
+    images: to train on, and held out.
+    more_images: a sentence on what the bundled ones lack.
     problem: what one replica trains.
     layout: where replicas run.
     config: what `config.json` will hold.
@@ -62,7 +66,8 @@ class Prepared:
   settings: Settings
   workdir: pathlib.Path
   task: Any
-  digits: images.Digits
+  images: images.Digits | characters.Characters
+  more_images: str
   problem: train.Problem
   layout: replicas.Layout
   config: dict[str, Any]
@@ -91,14 +96,16 @@ def prepare(request: Request) -> Prepared:
       settings = settings_module.resolve('paper', **given)
       why = f'jax found an accelerator, its backend is {backend}'
   task = tasks.TASKS[settings.task](
-    settings.pre_recall, settings.recall, settings.binarize
+    **settings_module.episodes(settings), binarize=settings.binarize
   )
-  digits = images.load_digits(request.data, request.data_dir)
+  loaded, more_images = load_images(
+    settings.task, request.data, request.data_dir
+  )
   preset = presets.PRESETS[settings.preset]
   model = build.temporal_vae(
     settings.model,
     preset,
-    digits.training.pixels.shape[1:],
+    loaded.training.shape,
     frames=task.length,
     store=settings.store,
     order=settings.order,
@@ -108,13 +115,14 @@ def prepare(request: Request) -> Prepared:
     settings=settings,
     workdir=_workdir(request.workdir, settings),
     task=task,
-    digits=digits,
+    images=loaded,
+    more_images=more_images,
     problem=train.Problem(model, task.sample, settings.batch_size),
     layout=layout,
     config=_config(
       request,
       settings,
-      digits,
+      loaded,
       layout,
       presets.slots(settings.model, task.length),
     ),
@@ -122,6 +130,21 @@ def prepare(request: Request) -> Prepared:
   )
   _require_continuation(prepared)
   return prepared
+
+
+def load_images(
+  task: str, data: str, data_dir: str | None
+) -> tuple[images.Digits | characters.Characters, str]:
+  """The images that a task takes, and what the bundled ones lack.
+
+  Raises:
+    ValueError: if they cannot be had.
+  """
+  if task == 'one_shot_recall':
+    loaded = characters.load_characters(data, data_dir)
+    return loaded, characters.describe_more_characters()
+  loaded = images.load_digits(data, data_dir)
+  return loaded, images.describe_more_digits()
 
 
 def _workdir(given: str | None, settings: Settings) -> pathlib.Path:
@@ -140,7 +163,7 @@ def _workdir(given: str | None, settings: Settings) -> pathlib.Path:
 def _config(
   request: Request,
   settings: Settings,
-  digits: images.Digits,
+  loaded: images.Digits | characters.Characters,
   layout: replicas.Layout,
   slots: int,
 ) -> dict[str, Any]:
@@ -163,8 +186,8 @@ def _config(
     },
     'data': {
       'flag': request.data,
-      'source': digits.source,
-      'checksum': digits.checksum,
+      'source': loaded.source,
+      'checksum': loaded.checksum,
     },
     'versions': surroundings.versions(_PACKAGES),
     'device': {

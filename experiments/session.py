@@ -12,9 +12,9 @@ import numpy as np
 import progress
 from preparation import Prepared, replica_keys
 from rich.console import Console
+from settings import describe
 
 from gtmm_jax import checkpoints, metrics, presets, records, replicas, train
-from gtmm_jax.tasks import images
 
 # Seconds of training between two looks at the device.
 _PORTION = 0.5
@@ -34,7 +34,7 @@ def run(prepared: Prepared) -> None:
     settings.learning_rate, presets.PRESETS[settings.preset].gradient_norm
   )
   own = replicas.scatter(prepared.layout, replica_keys(settings))
-  shared = replicas.broadcast(prepared.layout, prepared.digits.training)
+  shared = replicas.broadcast(prepared.layout, prepared.images.training)
   initialise = functools.partial(train.init_state, prepared.problem, optimizer)
   manager = checkpoints.open_directory(workdir / 'checkpoints')
   try:
@@ -62,8 +62,8 @@ def announce(prepared: Prepared, console: Console) -> None:
   """Prints what will run, where, and on what."""
   settings, device = prepared.settings, prepared.config['device']
   console.print(
-    f'{settings.model} on {settings.task} (l {settings.pre_recall}, '
-    f'k {settings.recall}), {settings.steps:,} steps, '
+    f'{settings.model} on {settings.task} ({describe(settings)}), '
+    f'{settings.steps:,} steps, '
     f'{settings.replicas} replicas, store {settings.store}'
   )
   console.print(f'preset   {settings.preset} ({prepared.why})')
@@ -75,7 +75,7 @@ def announce(prepared: Prepared, console: Console) -> None:
   console.print(f'data     {data["source"]}')
   console.print(f'         sha256 {data["checksum"]}')
   if settings.preset == 'paper' and data['flag'] == 'bundled':
-    console.print(f'         {images.describe_more_digits()}')
+    console.print(f'         {prepared.more_images}')
   console.print(f'workdir  {prepared.workdir}')
 
 
@@ -86,7 +86,7 @@ def _restore(
   template = jax.eval_shape(
     jax.vmap(initialise, in_axes=(0, None)),
     replica_keys(prepared.settings),
-    prepared.digits.training,
+    prepared.images.training,
   )
   restored = checkpoints.restore_latest(manager, template)
   step = restored.step if restored else 0

@@ -1,6 +1,7 @@
 """The settings of a run: what flags and preset come to; no jax."""
 
 import dataclasses
+from collections.abc import Mapping
 
 from gtmm_jax import presets
 
@@ -18,8 +19,12 @@ class Settings:
     steps: updates in all.
     learning_rate: Adam's.
     seed: of the run; replica r uses (seed, r).
-    pre_recall: the paper's l, frames.
+    pre_recall: the paper's l, frames; like the next four None where the task
+      has no such thing.
     recall: the paper's k, frames.
+    rows: of navigation's grid.
+    columns: likewise.
+    length: frames of a walk.
     store: what the memory is given of a latent.
     order: of the introspection network's slots.
     binarize: whether pixels are sampled from their grey values.
@@ -35,8 +40,11 @@ class Settings:
   steps: int
   learning_rate: float
   seed: int
-  pre_recall: int
-  recall: int
+  pre_recall: int | None
+  recall: int | None
+  rows: int | None
+  columns: int | None
+  length: int | None
   store: str
   order: str
   binarize: bool
@@ -76,12 +84,12 @@ def resolve(preset: str, **given: object) -> Settings:
   """
   chosen = presets.PRESETS[preset]
   task = given['task']
+  _require_of_task(task, chosen.episodes[task], given)
   defaults = {
     'replicas': chosen.replicas,
     'batch_size': chosen.batch_size,
     'steps': chosen.steps[task],
-    'pre_recall': chosen.pre_recall[task],
-    'recall': chosen.recall,
+    **chosen.episodes[task],
     'store': chosen.store[given['model']],
     'order': chosen.order[task],
     'report_every': chosen.report_every,
@@ -91,7 +99,8 @@ def resolve(preset: str, **given: object) -> Settings:
     for name, value in given.items()
   }
   if values['learning_rate'] is None:
-    is_long = values['pre_recall'] + values['recall'] > _LONG_EPISODE
+    frames = values['length'] or values['pre_recall'] + values['recall']
+    is_long = frames > _LONG_EPISODE
     values['learning_rate'] = (
       chosen.long_learning_rate
       if is_long
@@ -100,6 +109,31 @@ def resolve(preset: str, **given: object) -> Settings:
   settings = Settings(preset=preset, **values)
   _check(settings)
   return settings
+
+
+def episodes(settings: Settings) -> dict[str, int]:
+  """What the task's episodes are made of: the settings that it has."""
+  own = presets.PRESETS[settings.preset].episodes[settings.task]
+  return {name: getattr(settings, name) for name in own}
+
+
+def describe(settings: Settings) -> str:
+  """The sizes of episodes, for people."""
+  if settings.length is None:
+    return f'l {settings.pre_recall}, k {settings.recall}'
+  return f'{settings.rows} x {settings.columns}, T {settings.length}'
+
+
+def _require_of_task(
+  task: str, own: Mapping[str, int], given: Mapping[str, object]
+) -> None:
+  """Raises where a setting is given that the task's episodes do not have."""
+  for name in presets.EPISODE_SETTINGS:
+    if name not in own and given[name] is not None:
+      raise ValueError(
+        f'--{name} means nothing to {task}; its episodes are set by '
+        f'{" and ".join(f"--{each}" for each in own)}.'
+      )
 
 
 def _check(settings: Settings) -> None:

@@ -92,7 +92,7 @@ def measure(prepared: preparation.Prepared, seconds: float) -> Timing:
     settings.learning_rate, presets.PRESETS[settings.preset].gradient_norm
   )
   own = replicas.scatter(layout, preparation.replica_keys(settings))
-  shared = replicas.broadcast(layout, prepared.digits.training)
+  shared = replicas.broadcast(layout, prepared.images.training)
   initialise = functools.partial(train.init_state, prepared.problem, optimizer)
   start = replicas.lift(
     layout, lambda _, own, shared, __: initialise(own, shared)

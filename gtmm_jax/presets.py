@@ -11,11 +11,20 @@ from types import MappingProxyType
 from typing import Any, Literal
 
 MODELS = ('vrnn', 'introspective', 'ntm', 'lru', 'dnc')
-TASKS = ('perfect_recall', 'dynamic_dependency')
+TASKS = (
+  'perfect_recall',
+  'parity_recall',
+  'one_shot_recall',
+  'dynamic_dependency',
+  'similarity_cued_recall',
+  'navigation',
+)
+# What episodes are made of; each task takes some of them.
+EPISODE_SETTINGS = ('pre_recall', 'recall', 'rows', 'columns', 'length')
 STORES = ('sample', 'mean', 'denoised')
 
 
-def _frozen(**values: float | str) -> Mapping[str, Any]:
+def _frozen(**values: Any) -> Mapping[str, Any]:
   return MappingProxyType(values)
 
 
@@ -43,8 +52,8 @@ class Preset:
     gradient_norm: to which gradients are clipped.
     replicas: trained side by side with other seeds.
     steps: updates for each task.
-    pre_recall: l for each task.
-    recall: k.
+    episodes: of each task, its `EPISODE_SETTINGS`: pre_recall l and recall k,
+      or rows and columns of a grid and the length T of a walk.
     report_every: steps between two lines of the records.
   """
 
@@ -66,13 +75,22 @@ class Preset:
   gradient_norm: float
   replicas: int
   steps: Mapping[str, int]
-  pre_recall: Mapping[str, int]
-  recall: int
+  episodes: Mapping[str, Mapping[str, int]]
   report_every: int
 
 
 _SAMPLES = _frozen(**dict.fromkeys(MODELS, 'sample'))
-_ORDER = _frozen(perfect_recall='age', dynamic_dependency='arrival')
+_ORDER = _frozen(
+  **(dict.fromkeys(TASKS, 'age') | {'dynamic_dependency': 'arrival'})
+)
+
+
+def _episodes(pre_recall: int, length: int) -> Mapping[str, Mapping[str, int]]:
+  """Recall tasks with the paper's k, and walks in a map of the paper's size."""
+  recall = _frozen(pre_recall=pre_recall, recall=5)
+  walk = _frozen(rows=4, columns=4, length=length)
+  return _frozen(**(dict.fromkeys(TASKS, recall) | {'navigation': walk}))
+
 
 PAPER = Preset(
   networks='digit',
@@ -94,9 +112,8 @@ PAPER = Preset(
   long_learning_rate=1e-4,
   gradient_norm=10.0,
   replicas=20,
-  steps=_frozen(perfect_recall=100_000, dynamic_dependency=100_000),
-  pre_recall=_frozen(perfect_recall=20, dynamic_dependency=20),
-  recall=5,
+  steps=_frozen(**dict.fromkeys(TASKS, 100_000)),
+  episodes=_episodes(pre_recall=20, length=25),
   report_every=1_000,
 )
 
@@ -128,9 +145,15 @@ SMALL = Preset(
   long_learning_rate=1e-4,
   gradient_norm=10.0,
   replicas=3,
-  steps=_frozen(perfect_recall=2_000, dynamic_dependency=6_000),
-  pre_recall=_frozen(perfect_recall=10, dynamic_dependency=10),
-  recall=5,
+  steps=_frozen(
+    perfect_recall=2_000,
+    parity_recall=3_000,
+    one_shot_recall=3_000,
+    dynamic_dependency=6_000,
+    similarity_cued_recall=6_000,
+    navigation=6_000,
+  ),
+  episodes=_episodes(pre_recall=10, length=20),
   report_every=100,
 )
 

@@ -102,6 +102,9 @@ def test_json_says_what_was_measured_where_and_on_what(measured):
     'batch_size': 2,
     'pre_recall': 3,
     'recall': 2,
+    'rows': None,
+    'columns': None,
+    'length': None,
     'store': 'mean',
     'order': presets.SMALL.order['perfect_recall'],
   }

@@ -51,6 +51,9 @@ def _request(workdir, **changes):
     'batch_size': 2,
     'pre_recall': None,
     'recall': 2,
+    'rows': None,
+    'columns': None,
+    'length': None,
     'report_every': 2,
     'learning_rate': None,
     'seed': 1,
@@ -287,7 +290,7 @@ def test_binarized_frames_that_are_encoded_again_are_drawn(tmp_path):
     )
     problem = train.Problem(prepared.problem.model, prepared.task.sample, 1)
     state = jax.eval_shape(
-      lambda key, problem=problem, digits=prepared.digits.held_out: (
+      lambda key, problem=problem, digits=prepared.images.held_out: (
         train.init_state(problem, train.adam(1e-3), key, digits)
       ),
       jax.random.key(0),
@@ -301,7 +304,7 @@ def test_binarized_frames_that_are_encoded_again_are_drawn(tmp_path):
       binarize,
       variables,
       jax.random.key(0),
-      prepared.digits.held_out,
+      prepared.images.held_out,
     )
     drawn[binarize] = np.unique(dream)
   np.testing.assert_array_equal(drawn[False], [0.5])

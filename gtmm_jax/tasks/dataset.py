@@ -16,6 +16,11 @@ class Images(NamedTuple):
   pixels: np.ndarray
   labels: np.ndarray
 
+  @property
+  def shape(self) -> tuple[int, int, int]:
+    """(H, W, C) of an image."""
+    return self.pixels.shape[1:]
+
 
 class DataError(ValueError):
   """Images that cannot be had or cannot be trusted; says what to do."""

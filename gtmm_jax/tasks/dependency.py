@@ -18,7 +18,9 @@ class DynamicDependency:
 
   The value of each digit, from the last of the pre-recall interval on, is the
   position (from 0) of the frame that comes next. A recalled frame carries its
-  source's label. Gemici et al. 2017, section 5.4 and appendix D.
+  source's label. The time of a frame tells of it only that ten are left, which
+  were seen; digits that lead to themselves also come at once again. Gemici et
+  al. 2017, section 5.4 and appendix D.
 
   Attributes:
     pre_recall: l >= 10, frames before the recall interval, so that every label
@@ -59,7 +61,10 @@ class DynamicDependency:
     return 0
 
   def sample(self, key: jax.Array, images: Images) -> episode.Episode:
-    """Draws one episode of l + k frames; its last k are predictable."""
+    """Draws one episode of l + k frames; its last k are predictable.
+
+    Labels of `images` are 0 to 9.
+    """
     frames, labels = episode.draw_images(
       key, images, self.pre_recall, self.binarize
     )
@@ -69,3 +74,66 @@ class DynamicDependency:
 
     _, recalled = jax.lax.scan(follow, labels[-1], None, length=self.recall)
     return episode.recall_episode(frames, jnp.asarray(recalled))
+
+
+@dataclasses.dataclass(frozen=True)
+class SimilarityCuedRecall:
+  """l random digits, then k of them again that were neighbours.
+
+  Where they start is uniform over the l - k + 1 places at which k fit. The
+  first of them is the cue: a repeat, but nothing tells of which frame. Those
+  after it are what followed it before; their time tells nothing of them. Gemici
+  et al. 2017, section 5.5 and appendix D.
+
+  Attributes:
+    pre_recall: l, frames before the recall interval.
+    recall: k, frames of the recall interval, the cue included, 2 <= k <= l.
+    binarize: sample pixels from their grey values.
+  """
+
+  pre_recall: int
+  recall: int
+  binarize: bool = False
+
+  def __post_init__(self) -> None:
+    """Raises `ValueError` unless 2 <= k <= l."""
+    if self.recall < 2:
+      raise ValueError(
+        f'similarity_cued_recall: recall is {self.recall}; it must be at least '
+        f'2, since its first frame is the cue, which nothing predicts.'
+      )
+    episode.require_intervals(
+      'similarity_cued_recall', self.pre_recall, self.recall
+    )
+
+  @property
+  def length(self) -> int:
+    """T = l + k."""
+    return self.pre_recall + self.recall
+
+  @property
+  def prefix(self) -> int:
+    """l + 1: the cue is given."""
+    return self.pre_recall + 1
+
+  @property
+  def condition_size(self) -> int:
+    """0: nothing is conditioned on."""
+    return 0
+
+  def sample(
+    self, key: jax.Array, images: Images | episode.Sampler
+  ) -> episode.Episode:
+    """Draws one episode of l + k frames; its last k - 1 are predictable.
+
+    The cue counts as unpredictable with k = l too, where only one place is left
+    for it.
+    """
+    image_key, start_key = jax.random.split(key)
+    frames, _ = episode.draw_images(
+      image_key, images, self.pre_recall, self.binarize
+    )
+    places = self.pre_recall - self.recall + 1
+    start = jax.random.randint(start_key, (), 0, places)
+    made = episode.recall_episode(frames, start + jnp.arange(self.recall))
+    return made._replace(predictable=jnp.arange(self.length) >= self.prefix)

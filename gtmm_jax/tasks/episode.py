@@ -8,10 +8,11 @@ A task is a frozen dataclass of the paper's parameters with
   sample(key, images) -> Episode    one sequence; pure, runs inside `jax.jit`
 
 and raises `ValueError` when it is made with parameters that make no sense.
-`jax.vmap` makes batches. Images are an argument, kept on the device as uint8.
+`jax.vmap` makes batches. Images are an argument: `Images`, kept on the device
+as uint8, or a `Sampler`, which makes them there.
 """
 
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 import jax
 import jax.numpy as jnp
@@ -29,23 +30,38 @@ class Episode(NamedTuple):
     condition: the paper's c_t, [T, A]; A = 0 where there is none.
     source: int32 [T], the earlier step (from 0) that this frame repeats, -1
       where it is new.
-    predictable: bool [T], true where a perfect memory could predict the frame.
+    predictable: bool [T], true where a perfect memory could predict the frame,
+      or its class.
+    label: int32 [T], the class that answers, by whichever of its images; -1
+      where the frame itself is the answer, or nothing is asked.
   """
 
   frames: Array
   condition: Array
   source: Array
   predictable: Array
+  label: Array
+
+
+class Sampler(Protocol):
+  """Images that are made when they are drawn; a pytree, to be an argument."""
+
+  def draw(self, key: Array, count: int) -> tuple[Array, Array]:
+    """Draws `count` images independently and uniformly, inside `jax.jit`.
+
+    Returns:
+      Frames [count, H, W, C], uint8 or in [0, 1], and labels int32 [count].
+    """
 
 
 def draw_images(
-  key: Array, images: Images, count: int, binarize: bool
+  key: Array, images: Images | Sampler, count: int, binarize: bool
 ) -> tuple[Array, Array]:
   """Draws images independently and uniformly, the pseudocode's generator().
 
   Args:
     key: random key.
-    images: pixels uint8 [N, H, W, C], labels [N].
+    images: pixels uint8 [N, H, W, C] and labels [N], or what draws them.
     count: how many.
     binarize: sample each pixel, on with its grey value's probability.
 
@@ -53,11 +69,59 @@ def draw_images(
     Frames [count, H, W, C] in [0, 1] and labels [count].
   """
   index_key, pixel_key = jax.random.split(key)
-  index = jax.random.randint(index_key, (count,), 0, images.pixels.shape[0])
-  frames = jnp.asarray(images.pixels)[index].astype(jnp.float32) / 255.0
+  if hasattr(images, 'draw'):
+    frames, labels = images.draw(index_key, count)
+  else:
+    total = images.pixels.shape[0]
+    index = jax.random.randint(index_key, (count,), 0, total)
+    frames = jnp.asarray(images.pixels)[index]
+    labels = jnp.asarray(images.labels)[index]
+  return _grey_values(pixel_key, frames, binarize), labels
+
+
+def draw_of_classes(
+  key: Array, images: Images, classes: Array, count: int, binarize: bool
+) -> Array:
+  """Draws an image of each given class, the pseudocode's generator(label).
+
+  Every image of the class is as likely as any other. The classes of all N
+  images are counted in every call, once for a whole batch under `vmap`.
+
+  Args:
+    key: random key.
+    images: pixels uint8 [N, H, W, C], labels [N].
+    classes: int32 [K], which classes, from 0 to `count` - 1.
+    count: how many classes are asked of; the work grows with it.
+    binarize: as in `draw_images`.
+
+  Returns:
+    Frames [K, H, W, C] in [0, 1], NaN where there is no image of the class.
+  """
+  index_key, pixel_key = jax.random.split(key)
+  labels = jnp.asarray(images.labels)
+  is_class = labels == jnp.arange(count)[:, None]
+  # One more than the rank of an image among those of its class.
+  ranks = jnp.cumsum(is_class, axis=1, dtype=jnp.int32)
+  available = ranks[:, -1][classes]
+  wanted = jax.random.randint(index_key, classes.shape, 0, available)
+  # Searched once a class rather than once a draw, which would copy `ranks`.
+  found = jax.vmap(lambda ranks: jnp.searchsorted(ranks, wanted, side='right'))(
+    ranks
+  )
+  index = jnp.take_along_axis(found, classes[None], axis=0)[0]
+  frames = _grey_values(pixel_key, jnp.asarray(images.pixels)[index], binarize)
+  there = (available > 0).reshape(-1, *[1] * (frames.ndim - 1))
+  return jnp.where(there, frames, jnp.nan)
+
+
+def _grey_values(key: Array, frames: Array, binarize: bool) -> Array:
+  """Images as float32 in [0, 1], or drawn from that."""
+  if jnp.issubdtype(frames.dtype, jnp.integer):
+    frames = frames.astype(jnp.float32) / 255.0
+  frames = frames.astype(jnp.float32)
   if binarize:
-    frames = jax.random.bernoulli(pixel_key, frames).astype(jnp.float32)
-  return frames, jnp.asarray(images.labels)[index]
+    frames = jax.random.bernoulli(key, frames).astype(jnp.float32)
+  return frames
 
 
 def recall_episode(frames: Array, recalled: Array) -> Episode:
@@ -80,6 +144,7 @@ def recall_episode(frames: Array, recalled: Array) -> Episode:
     condition=jnp.zeros((total, 0)),
     source=source,
     predictable=source >= 0,
+    label=jnp.full((total,), -1, jnp.int32),
   )
 
 

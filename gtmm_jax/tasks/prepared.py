@@ -1,19 +1,48 @@
-"""Digits as tensorflow-datasets prepares them, read without TensorFlow."""
+"""What tensorflow-datasets has prepared, read without TensorFlow."""
 
 import contextlib
 import importlib.util
 import logging
 import os
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
+from gtmm_jax.tasks import omniglot
 from gtmm_jax.tasks.dataset import DataError, Images
 
-# Any version: all that were published hold the same digits.
-_NAME = 'mnist:*.*.*'
 _BATCH = 1_000
+
+
+class _DataSet(NamedTuple):
+  """A data set of tensorflow-datasets.
+
+  Attributes:
+    name: there.
+    title: for people.
+    files: what --data=files:FOLDER takes instead.
+  """
+
+  name: str
+  title: str
+  files: str
+
+  @property
+  def pattern(self) -> str:
+    """Any version: all that were published hold the same images."""
+    return f'{self.name}:*.*.*'
+
+  @property
+  def command(self) -> str:
+    """The command that prepares it so that it can be read here."""
+    return f'tfds build {self.name} --file_format=array_record --data_dir='
+
+
+_MNIST = _DataSet('mnist', 'MNIST', 'the four idx files')
+_OMNIGLOT = _DataSet(
+  'omniglot', 'Omniglot', 'its zip files as they were published'
+)
 
 
 def read(data_dir: str | None) -> tuple[Images, Images, str]:
@@ -30,31 +59,78 @@ def read(data_dir: str | None) -> tuple[Images, Images, str]:
     DataError: if a package is missing, or nothing readable is prepared and it
       cannot be prepared now.
   """
+  with _sources(_MNIST, data_dir) as (training, held_out):
+    return (
+      _read_digits(training),
+      _read_digits(held_out),
+      _origin(_MNIST, training),
+    )
+
+
+def read_omniglot(data_dir: str | None) -> tuple[omniglot.Drawings, str]:
+  """Reads Omniglot as tensorflow-datasets prepared it, preparing it if need be.
+
+  Args:
+    data_dir: the folder of prepared data sets; None for the default one.
+
+  Returns:
+    The drawings of the splits train and test, and what they are and where from,
+    for people.
+
+  Raises:
+    DataError: as `read` does.
+  """
+  with _sources(_OMNIGLOT, data_dir) as sources:
+    parts = [_read_drawings(source) for source in sources]
+    drawings = omniglot.Drawings(
+      np.concatenate([part.pixels for part in parts]),
+      [name for part in parts for name in part.names],
+    )
+    return drawings, _origin(_OMNIGLOT, sources[0])
+
+
+@contextlib.contextmanager
+def _sources(
+  data_set: _DataSet, data_dir: str | None
+) -> Iterator[tuple[Any, Any]]:
+  """The splits train and test, opened; says which package is missing."""
   folder = os.path.expanduser(data_dir) if data_dir else None
   try:
     import tensorflow_datasets as tfds
 
     with _quiet():
-      sources = _open(tfds, folder)
-      training, held_out = (_read_split(source) for source in sources)
+      yield _open(tfds, data_set, folder)
   except ImportError as error:
     raise DataError(
       f'--data=tfds needs a package that is not installed ({error}); `pip '
       f'install tensorflow-datasets array_record pillow importlib_resources`, '
       f'or use --data=files:FOLDER or --data=bundled.'
     ) from error
-  place = sources[0].dataset_info.data_dir
-  return training, held_out, f'MNIST of tensorflow-datasets, from {place}'
 
 
-def _open(tfds: Any, folder: str | None) -> list[Any]:
+def _origin(data_set: _DataSet, source: Any) -> str:
+  place = source.dataset_info.data_dir
+  return f'{data_set.title} of tensorflow-datasets, from {place}'
+
+
+def _open(tfds: Any, data_set: _DataSet, folder: str | None) -> tuple[Any, Any]:
   """Opens the splits train and test; finds out why where that fails."""
+  # Decoded here: which numbers its decoders make of Omniglot's 1-bit pictures
+  # depends on the package they find.
+  skip = {'image': tfds.decode.SkipDecoding()}
 
-  def open_splits() -> list[Any]:
-    return [
-      tfds.data_source(_NAME, split=split, data_dir=folder, download=False)
+  def open_splits() -> tuple[Any, Any]:
+    training, held_out = (
+      tfds.data_source(
+        data_set.pattern,
+        split=split,
+        data_dir=folder,
+        download=False,
+        decoders=skip if data_set is _OMNIGLOT else None,
+      )
       for split in ('train', 'test')
-    ]
+    )
+    return training, held_out
 
   try:
     return open_splits()
@@ -63,69 +139,71 @@ def _open(tfds: Any, folder: str | None) -> list[Any]:
   # What is raised for a data set that is absent, or in another format, differs
   # with the folder and the format, so the builder is asked instead.
   except Exception as error:
-    builder = tfds.builder(_NAME, data_dir=folder)
+    builder = tfds.builder(data_set.pattern, data_dir=folder)
     if builder.is_prepared():
-      raise _unreadable(builder.info, error) from error
-  _prepare(tfds, builder.data_dir, folder)
+      raise _unreadable(data_set, builder.info, error) from error
+  _prepare(tfds, data_set, builder.data_dir, folder)
   return open_splits()
 
 
-def _prepare(tfds: Any, place: Any, folder: str | None) -> None:
-  """Downloads and prepares MNIST, which takes TensorFlow."""
+def _prepare(
+  tfds: Any, data_set: _DataSet, place: Any, folder: str | None
+) -> None:
+  """Downloads and prepares a data set, which takes TensorFlow."""
   other_ways = (
-    f'{_prepare_command(folder)} once on a machine with TensorFlow and point '
-    f'--data_dir at that folder, or use --data=files:FOLDER with the four idx '
-    f'files, or --data=bundled.'
+    f'`{data_set.command}{folder or "PREPARED_FOLDER"}` once on a machine with '
+    f'TensorFlow and point --data_dir at that folder, or use '
+    f'--data=files:FOLDER with {data_set.files}, or --data=bundled.'
   )
   if importlib.util.find_spec('tensorflow') is None:
     raise DataError(
-      f'tensorflow-datasets has no MNIST prepared in {place}, and preparing it '
-      f'takes TensorFlow, which is not installed: run {other_ways}'
+      f'tensorflow-datasets has no {data_set.title} prepared in {place}, and '
+      f'preparing it takes TensorFlow, which is not installed: run {other_ways}'
     )
   try:
     tfds.builder(
-      'mnist', data_dir=folder, file_format='array_record'
+      data_set.name, data_dir=folder, file_format='array_record'
     ).download_and_prepare()
   except Exception as error:
     raise DataError(
-      f'tensorflow-datasets could not prepare MNIST in {place} ({error}): run '
-      f'{other_ways}'
+      f'tensorflow-datasets could not prepare {data_set.title} in {place} '
+      f'({error}): run {other_ways}'
     ) from error
 
 
-def _prepare_command(folder: str | None) -> str:
-  """The command line that prepares MNIST so that it can be read here."""
-  target = folder or 'PREPARED_FOLDER'
-  return f'`tfds build mnist --file_format=array_record --data_dir={target}`'
-
-
-def _unreadable(info: Any, error: Exception) -> DataError:
+def _unreadable(data_set: _DataSet, info: Any, error: Exception) -> DataError:
   """Says why a prepared data set cannot be read."""
   file_format = info.file_format.value
+  command = f'`{data_set.command}PREPARED_FOLDER`'
   if file_format != 'array_record':
     return DataError(
       f'{info.data_dir} is prepared in the format {file_format}, which cannot '
       f'be read without TensorFlow; prepare it in another folder with '
-      f'{_prepare_command(None)} on a machine with TensorFlow and point '
-      f'--data_dir there, or use --data=files:FOLDER or --data=bundled.'
+      f'{command} on a machine with TensorFlow and point --data_dir there, or '
+      f'use --data=files:FOLDER or --data=bundled.'
     )
   return DataError(
-    f'{info.data_dir} cannot be read as MNIST ({error}); delete it and prepare '
-    f'it again with {_prepare_command(None)}, or use --data=files:FOLDER or '
+    f'{info.data_dir} cannot be read as {data_set.title} ({error}); delete it '
+    f'and prepare it again with {command}, or use --data=files:FOLDER or '
     f'--data=bundled.'
   )
 
 
-def _read_split(source: Any) -> Images:
-  """Reads a whole split, in the order in which it lies on disk."""
+def _examples(source: Any) -> Iterator[dict[str, Any]]:
+  """Every example of a split, in the order in which they lie on disk."""
+  for start in range(0, len(source), _BATCH):
+    stop = min(start + _BATCH, len(source))
+    yield from source.__getitems__(range(start, stop))
+
+
+def _read_digits(source: Any) -> Images:
+  """Reads a whole split of MNIST."""
   pixels, labels = [], []
   try:
-    for start in range(0, len(source), _BATCH):
-      stop = min(start + _BATCH, len(source))
-      examples = source.__getitems__(range(start, stop))
-      pixels.append(np.stack([example['image'] for example in examples]))
-      labels += [int(example['label']) for example in examples]
-    images = Images(np.concatenate(pixels), np.array(labels, np.int32))
+    for example in _examples(source):
+      pixels.append(example['image'])
+      labels.append(int(example['label']))
+    images = Images(np.stack(pixels), np.array(labels, np.int32))
     kind, shape = images.pixels.dtype, images.pixels.shape[1:]
     if kind != np.uint8 or shape != (28, 28, 1):
       raise ValueError(f'its images are {kind} {shape}, not uint8 (28, 28, 1)')
@@ -133,8 +211,30 @@ def _read_split(source: Any) -> Images:
     raise
   # Damaged records raise whatever their decoder raises.
   except Exception as error:
-    raise _unreadable(source.dataset_info, error) from error
+    raise _unreadable(_MNIST, source.dataset_info, error) from error
   return images
+
+
+def _read_drawings(source: Any) -> omniglot.Drawings:
+  """Reads a whole split of Omniglot."""
+  names = []
+
+  def inks() -> Iterator[np.ndarray]:
+    for example in _examples(source):
+      number = int(example['alphabet_char_id']) + 1
+      names.append((alphabets[int(example['alphabet'])], number))
+      yield omniglot.decode(example['image'])
+
+  try:
+    alphabets = source.dataset_info.features['alphabet'].names
+    # Which characters are held out follows from names.
+    if any(name.isdigit() for name in alphabets):
+      raise ValueError('its alphabets have no names')
+    return omniglot.Drawings(omniglot.reduce(inks()), names)
+  except ImportError:
+    raise
+  except Exception as error:
+    raise _unreadable(_OMNIGLOT, source.dataset_info, error) from error
 
 
 @contextlib.contextmanager

@@ -1,4 +1,4 @@
-"""Recall tasks: what was shown first comes back in the same order."""
+"""Recall tasks: what was shown first is asked for in the same order."""
 
 import dataclasses
 
@@ -8,11 +8,15 @@ import jax.numpy as jnp
 from gtmm_jax.tasks import episode
 from gtmm_jax.tasks.images import Images
 
+# Answers of the parity task: even and odd.
+_PARITIES = 2
+
 
 @dataclasses.dataclass(frozen=True)
 class PerfectRecall:
   """l random digits, then the first k of them again.
 
+  To know the time of a frame tells nothing of it; a perfect memory tells all.
   Gemici et al. 2017, section 5.1 and appendix D.
 
   Attributes:
@@ -44,7 +48,91 @@ class PerfectRecall:
     """0: nothing is conditioned on."""
     return 0
 
-  def sample(self, key: jax.Array, images: Images) -> episode.Episode:
+  def sample(
+    self, key: jax.Array, images: Images | episode.Sampler
+  ) -> episode.Episode:
     """Draws one episode of l + k frames; its last k are predictable."""
     frames, _ = episode.draw_images(key, images, self.pre_recall, self.binarize)
     return episode.recall_episode(frames, jnp.arange(self.recall))
+
+
+@dataclasses.dataclass(frozen=True)
+class OneShotRecall(PerfectRecall):
+  """l random characters, then the first k of them again.
+
+  Perfect recall in all but its images: held-out episodes are of characters that
+  no training episode shows. Gemici et al. 2017, section 5.3 and appendix D.
+
+  Attributes:
+    pre_recall: l, frames before the recall interval.
+    recall: k, frames of the recall interval, 1 <= k <= l.
+    binarize: sample pixels from their grey values.
+  """
+
+  def __post_init__(self) -> None:
+    """Raises `ValueError` unless 1 <= k <= l."""
+    episode.require_intervals('one_shot_recall', self.pre_recall, self.recall)
+
+
+@dataclasses.dataclass(frozen=True)
+class ParityRecall:
+  """l random digits, then the parities of the first k of them.
+
+  The answer to an even digit is a random image of a 0, to an odd one of a 1,
+  drawn afresh: its class is predictable, its strokes are not. With all ten
+  digits equally frequent, to know the time of an answer is worth ln 5 nats, two
+  classes being left, and the parity ln 2 more. Gemici et al. 2017, section 5.2
+  and appendix D.
+
+  Attributes:
+    pre_recall: l, frames before the recall interval.
+    recall: k, frames of the recall interval, 1 <= k <= l.
+    binarize: sample pixels from their grey values.
+  """
+
+  pre_recall: int
+  recall: int
+  binarize: bool = False
+
+  def __post_init__(self) -> None:
+    """Raises `ValueError` unless 1 <= k <= l."""
+    episode.require_intervals('parity_recall', self.pre_recall, self.recall)
+
+  @property
+  def length(self) -> int:
+    """T = l + k."""
+    return self.pre_recall + self.recall
+
+  @property
+  def prefix(self) -> int:
+    """l."""
+    return self.pre_recall
+
+  @property
+  def condition_size(self) -> int:
+    """0: nothing is conditioned on."""
+    return 0
+
+  def sample(self, key: jax.Array, images: Images) -> episode.Episode:
+    """Draws one episode of l + k frames; its last k are predictable.
+
+    Answers repeat no frame (`source` is -1); `label` has their classes. They
+    are NaN where `images` has none of the class.
+    """
+    digit_key, answer_key = jax.random.split(key)
+    digits, labels = episode.draw_images(
+      digit_key, images, self.pre_recall, self.binarize
+    )
+    parity = labels[: self.recall].astype(jnp.int32) % _PARITIES
+    answers = episode.draw_of_classes(
+      answer_key, images, parity, _PARITIES, self.binarize
+    )
+    unasked = jnp.full((self.pre_recall,), -1, jnp.int32)
+    label = jnp.concatenate([unasked, parity])
+    return episode.Episode(
+      frames=jnp.concatenate([digits, answers]),
+      condition=jnp.zeros((self.length, 0)),
+      source=jnp.full((self.length,), -1, jnp.int32),
+      predictable=label >= 0,
+      label=label,
+    )

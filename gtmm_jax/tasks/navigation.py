@@ -1,0 +1,148 @@
+"""A map of images, and a walk in it."""
+
+import dataclasses
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from gtmm_jax.tasks import episode
+from gtmm_jax.tasks.images import Images
+
+# Up, down, left, right, as (row, column); row 0 is the upper one.
+ACTIONS = ('up', 'down', 'left', 'right')
+_MOVES = np.array([[-1, 0], [1, 0], [0, -1], [0, 1]], np.int32)
+
+
+@dataclasses.dataclass(frozen=True)
+class Navigation:
+  """A random walk in a grid of random digits, one frame a step.
+
+  The walk starts in any cell alike and goes to one of the neighbours that the
+  cell has, each as likely. The condition at t is the action that led to frame
+  t, one-hot in the order of `ACTIONS`; at the start it is all zeros. A frame
+  repeats the last visit to its cell. Gemici et al. 2017, section 5.6.
+
+  Attributes:
+    rows: of the grid, 4 in the paper.
+    columns: likewise; a grid has two cells or more.
+    length: T >= 3, frames of an episode, 25 in the paper; the shortest way back
+      to a cell takes two steps.
+    binarize: sample pixels of the grid from their grey values, once an episode.
+  """
+
+  rows: int
+  columns: int
+  length: int
+  binarize: bool = False
+
+  def __post_init__(self) -> None:
+    """Raises `ValueError` for a grid below two cells, or below three frames."""
+    if min(self.rows, self.columns) < 1 or self.rows * self.columns < 2:
+      raise ValueError(
+        f'navigation: rows is {self.rows} and columns {self.columns}; both '
+        f'must be at least 1 and one of them at least 2, since every step goes '
+        f'to a neighbouring cell.'
+      )
+    if self.length < 3:
+      raise ValueError(
+        f'navigation: length is {self.length}; it must be at least 3, since no '
+        f'cell is seen again before the third frame.'
+      )
+
+  @property
+  def prefix(self) -> int:
+    """Three fifths of the frames, rounded down: 15 of 25."""
+    return 3 * self.length // 5
+
+  @property
+  def condition_size(self) -> int:
+    """4: an action, one-hot."""
+    return len(ACTIONS)
+
+  def sample(
+    self, key: jax.Array, images: Images | episode.Sampler
+  ) -> episode.Episode:
+    """Draws one episode of T frames; revisits are predictable."""
+    image_key, start_key, walk_key = jax.random.split(key, 3)
+    grid, _ = episode.draw_images(
+      image_key, images, self.rows * self.columns, self.binarize
+    )
+    cells, actions = self._walk(start_key, walk_key)
+    one_hot = jax.nn.one_hot(actions, len(ACTIONS))
+    source = _last_visits(cells)
+    return episode.Episode(
+      frames=grid[cells],
+      condition=jnp.concatenate([jnp.zeros((1, len(ACTIONS))), one_hot]),
+      source=source,
+      predictable=source >= 0,
+      label=jnp.full((self.length,), -1, jnp.int32),
+    )
+
+  def _walk(
+    self, start_key: jax.Array, walk_key: jax.Array
+  ) -> tuple[jax.Array, jax.Array]:
+    """The cells of a walk, numbered by rows, [T], and its actions, [T - 1]."""
+    size = jnp.array([self.rows, self.columns])
+    start = jax.random.randint(start_key, (), 0, self.rows * self.columns)
+    start = jnp.stack(jnp.divmod(start, self.columns))
+    # The action with the largest number among those that stay in the grid.
+    numbers = jax.random.uniform(walk_key, (self.length - 1, len(ACTIONS)))
+
+    def step(position, numbers):
+      neighbours = position + _MOVES
+      inside = jnp.all((neighbours >= 0) & (neighbours < size), axis=-1)
+      action = jnp.argmax(jnp.where(inside, numbers, -1.0))
+      return neighbours[action], (neighbours[action], action)
+
+    _, (later, actions) = jax.lax.scan(step, start, numbers)
+    positions = jnp.concatenate([start[None], later])
+    return positions[:, 0] * self.columns + positions[:, 1], actions
+
+
+def _last_visits(cells: jax.Array) -> jax.Array:
+  """When each cell was last visited before, int32 [T], -1 if never."""
+  steps = jnp.arange(len(cells), dtype=jnp.int32)
+  earlier = steps[None, :] < steps[:, None]
+  same = cells[None, :] == cells[:, None]
+  return jnp.max(jnp.where(same & earlier, steps, -1), axis=1)
+
+
+def positions(condition: np.ndarray) -> np.ndarray:
+  """Where a walk was, seen from its start.
+
+  Args:
+    condition: [T, 4], of one episode of `Navigation`.
+
+  Returns:
+    Rows (downwards) and columns away from the first frame's cell, int [T, 2].
+
+  Raises:
+    ValueError: if `condition` is not [T, 4].
+  """
+  condition = np.asarray(condition)
+  if condition.ndim != 2 or condition.shape[1] != len(ACTIONS):
+    raise ValueError(
+      f'The condition is of shape {condition.shape}; it must be [T, '
+      f'{len(ACTIONS)}], the actions of one episode of navigation.'
+    )
+  return np.cumsum(np.rint(condition).astype(int) @ _MOVES, axis=0)
+
+
+def visits(condition: np.ndarray) -> np.ndarray:
+  """How often each frame's cell was seen before it, 0 for the first time.
+
+  The paper overlays a cell's frames in red, green and blue, in this order.
+
+  Args:
+    condition: [T, 4], of one episode of `Navigation`.
+
+  Returns:
+    int [T].
+
+  Raises:
+    ValueError: if `condition` is not [T, 4].
+  """
+  places = positions(condition)
+  same = np.all(places[:, None] == places[None, :], axis=-1)
+  return np.tril(same, -1).sum(axis=1)
