@@ -2,12 +2,16 @@
 
 import dataclasses
 import functools
+import pathlib
 import types
 
 import conclude
 import drawing
 import jax
+import memory_panels
+import numbered_images
 import numpy as np
+import preparation
 import pytest
 
 from gtmm_jax import build, figures, free_energy, presets, records, train
@@ -16,6 +20,7 @@ from gtmm_jax.memory.introspective import Introspective
 from gtmm_jax.memory.lru import LRU
 from gtmm_jax.memory.ntm import NTM
 from gtmm_jax.tasks.images import Images
+from gtmm_jax.tasks.navigation import Navigation
 from gtmm_jax.tasks.recall import PerfectRecall
 
 _LENGTH, _SLOTS, _WORDS = 7, 9, 6
@@ -56,7 +61,7 @@ def _run(core):
 
 
 def _panels(cores):
-  panels = drawing.panels(cores)
+  panels = memory_panels.panels(cores)
   assert len({panel.title for panel in panels}) == len(panels)
   return {panel.title: panel for panel in panels}
 
@@ -105,7 +110,7 @@ def test_panels_are_what_the_core_carries(name, heads):
   assert all(np.ptp(values) > 0 for values in gates.values())
   if heads == 1:
     frames = np.zeros((_LENGTH, 28, 28, 1))
-    figures.memory_figure(frames, drawing.panels(cores))
+    figures.memory_figure(frames, memory_panels.panels(cores))
 
 
 def _expected_gates(name, cores, heads):
@@ -176,9 +181,121 @@ def test_the_memory_that_is_drawn_is_that_of_the_first_episode_drawn():
       np.testing.assert_allclose(cores.memory[t, slot], stored, atol=1e-5)
 
 
+@pytest.fixture
+def drawn(monkeypatch):
+  """What reaches the figures in place of pictures, by the figure's name."""
+  calls = {}
+
+  def keep(rows, *rest, **options):
+    calls[pathlib.Path(rest[-1]).name] = (rows, rest, options)
+
+  monkeypatch.setattr(figures, 'draw_strip', keep)
+  monkeypatch.setattr(figures, 'draw_overlay', keep)
+  monkeypatch.setattr(drawing, '_draw_results', lambda *_: None)
+  return calls
+
+
+def _dream(problem, prefix, binarize, variables, key, images):
+  """In place of `drawing.dream`: frames that tell which prefix they follow."""
+  del binarize, variables
+  episode = jax.vmap(problem.sample, (0, None), 1)(
+    jax.random.split(key, 3), images
+  )
+  return episode, episode.frames / 2, episode.frames[prefix:] + prefix
+
+
+def _draw(tmp_path, monkeypatch, task, name):
+  """Draws a run whose dreams are `_dream`'s, and returns its episodes."""
+  monkeypatch.setattr(drawing, 'dream', _dream)
+  settings = types.SimpleNamespace(
+    task=name,
+    model='vrnn',
+    replicas=1,
+    seed=2,
+    binarize=False,
+    pre_recall=4,
+    recall=2,
+    rows=2,
+    columns=2,
+    length=task.length if name == 'navigation' else None,
+  )
+  images = numbered_images.make(40)
+  problem = train.Problem(None, task.sample, 3)
+  prepared = types.SimpleNamespace(
+    settings=settings,
+    task=task,
+    workdir=tmp_path,
+    problem=problem,
+    images=types.SimpleNamespace(held_out=images),
+  )
+  # Of one replica on one device.
+  state = types.SimpleNamespace(
+    failed_at=np.full((1, 1), -1), params={}, batch_stats={}
+  )
+  drawing.draw(prepared, state, {})
+  (key,) = preparation.replica_keys(settings)
+  key = jax.random.fold_in(key, 2**31 - 1)
+  return _jit(lambda: _dream(problem, 1, False, {}, key, images)[0])()
+
+
+def test_walks_are_drawn_with_their_own_lines_and_as_maps(
+  tmp_path, monkeypatch, drawn
+):
+  task = Navigation(2, 2, 8)
+  episode = _draw(tmp_path, monkeypatch, task, 'navigation')
+  assert sorted(drawn) == ['episodes', 'overlay']
+  rows, _, _ = drawn['episodes']
+  assert len(rows) == 9
+  truth, marks = np.asarray(episode.frames), np.asarray(episode.predictable)
+  # Else the test could not tell one episode's lines from another's.
+  assert len({tuple(each) for each in marks.T}) > 1
+  for index in range(3):
+    first, second, third = rows[3 * index : 3 * index + 3]
+    assert first.name == f'episode {index + 1}'
+    np.testing.assert_array_equal(first.frames, truth[:, index])
+    np.testing.assert_array_equal(first.marks, marks[:, index])
+    assert second.marks is None and third.marks is None
+    np.testing.assert_allclose(second.frames, truth[:, index] / 2)
+    assert np.isnan(third.frames[:4]).all()
+    np.testing.assert_allclose(third.frames[4:], truth[4:, index] + 4)
+  rows, (positions, visits, stem), options = drawn['overlay']
+  assert stem == tmp_path / 'figures' / 'overlay'
+  assert options['title'] == 'vrnn on navigation, 2 x 2, T 8: episode 1'
+  assert [name for name, _ in rows] == [
+    'truth',
+    'generated after frame 4',
+    'generated from the first frame on',
+  ]
+  for (_, frames), seen in zip(rows, (8, 4, 1), strict=True):
+    np.testing.assert_array_equal(frames[:seen], truth[:seen, 0])
+    np.testing.assert_allclose(frames[seen:], truth[seen:, 0] + seen)
+  # Frames of the same cell are the same, and counted.
+  numbers = numbered_images.numbers(truth[:, 0])
+  cells = list(map(tuple, positions))
+  assert len(set(cells)) > 1
+  for t, cell in enumerate(cells):
+    assert visits[t] == cells[:t].count(cell)
+    assert all(numbers[s] == numbers[t] for s in range(t) if cells[s] == cell)
+
+
+def test_other_tasks_have_no_map(tmp_path, monkeypatch, drawn):
+  _draw(tmp_path, monkeypatch, PerfectRecall(4, 2), 'perfect_recall')
+  assert list(drawn) == ['episodes']
+
+
+@pytest.mark.parametrize('task', presets.TASKS)
+def test_only_a_run_of_walks_has_a_figure_of_maps(task):
+  for model in ('vrnn', 'lru'):
+    settings = types.SimpleNamespace(task=task, model=model)
+    is_there = 'overlay' in drawing.names(settings)
+    assert is_there == (task == 'navigation')
+
+
 @pytest.mark.parametrize('model', presets.MODELS)
 def test_only_a_run_with_a_memory_has_a_figure_of_it(tmp_path, model):
-  settings = types.SimpleNamespace(model=model, steps=4, evaluation_episodes=2)
+  settings = types.SimpleNamespace(
+    task='perfect_recall', model=model, steps=4, evaluation_episodes=2
+  )
   paths = conclude.figure_paths(tmp_path, settings)
   names = {path.name for path in paths}
   assert {'results.png', 'episodes.pdf'} < names

@@ -450,7 +450,7 @@ def test_neither_pyplot_nor_jax_is_needed():
     'from gtmm_jax import figures, records\n'
     "results = figures.results_figure([figures.Run('a', [], None)])\n"
     'results.draw_without_rendering()\n'
-    "strip = figures.strip_figure([('a', np.zeros((1, 4, 4, 1)))])\n"
+    "strip = figures.strip_figure([figures.Row('a', np.zeros((1, 4, 4, 1)))])\n"
     'strip.draw_without_rendering()\n'
     "assert not {'matplotlib.pyplot', 'jax'} & set(sys.modules)\n"
   )
@@ -489,17 +489,17 @@ def _shown(path, figure, number, row_y, side):
 @pytest.mark.parametrize(('side', 'scale'), [(14, 4), (28, 2), (60, 1)])
 def test_frames_are_shown_pixel_for_pixel(tmp_path, channels, side, scale):
   rows = [
-    ('episode', _frames(15, side, channels)),
-    ('reconstruction', _frames(15, side, channels, seed=1)),
+    figures.Row('episode', _frames(15, side, channels)),
+    figures.Row('reconstruction', _frames(15, side, channels, seed=1)),
   ]
   path = figures.draw_strip(rows, tmp_path / 'strip', title='Frames')[0]
   figure = figures.strip_figure(rows, title='Frames')
   numbers, names = _places(figure)
   assert sorted(numbers) == list(range(1, 16))
   assert [name for name, _ in names] == ['episode', 'reconstruction']
-  for (_, frames), (_, (_, y)) in zip(rows, names, strict=True):
+  for row, (_, (_, y)) in zip(rows, names, strict=True):
     for number in (1, 8, 15):
-      expected = frames[number - 1].repeat(scale, 0).repeat(scale, 1)
+      expected = row.frames[number - 1].repeat(scale, 0).repeat(scale, 1)
       shown = _shown(path, figure, number, y, side * scale)
       expected = np.broadcast_to(expected, shown.shape)
       np.testing.assert_allclose(shown, expected, atol=0.5 / 255 + 1e-9)
@@ -510,7 +510,7 @@ def test_frames_are_shown_pixel_for_pixel(tmp_path, channels, side, scale):
 )
 def test_long_rows_go_on_in_further_blocks(tmp_path, length, columns, blocks):
   frames = _frames(length)
-  rows = [('a', frames), ('short', _frames(4))]
+  rows = [figures.Row('a', frames), figures.Row('short', _frames(4))]
   figure = figures.strip_figure(rows, columns=columns)
   path = figures.draw_strip(rows, tmp_path / 'strip', columns=columns)[0]
   numbers, names = _places(figure)
@@ -524,7 +524,7 @@ def test_long_rows_go_on_in_further_blocks(tmp_path, length, columns, blocks):
 
 
 def test_a_short_first_row_leaves_no_frame_without_a_number():
-  rows = [('short', _frames(3)), ('long', _frames(9))]
+  rows = [figures.Row('short', _frames(3)), figures.Row('long', _frames(9))]
   assert sorted(_places(figures.strip_figure(rows))[0]) == list(range(1, 10))
 
 
@@ -532,10 +532,12 @@ def test_frames_of_nan_are_empty_places(tmp_path):
   dream = _frames(6)
   dream[:4] = np.nan
   dream[5, 0, 0] = np.nan
-  marks = np.ones(6, bool)
-  rows = [('dream', dream)]
-  path = figures.draw_strip(rows, tmp_path / 'strip', marks)[0]
-  figure = figures.strip_figure(rows, marks)
+  captions = [f'={number}' for number in range(6)]
+  rows = [figures.Row('dream', dream, np.ones(6, bool), captions)]
+  path = figures.draw_strip(rows, tmp_path / 'strip')[0]
+  figure = figures.strip_figure(rows)
+  shown = {text.get_text() for text in figure.axes[0].texts}
+  assert shown & set(captions) == {'=4', '=5'}
   y = _places(figure)[1][0][1][1]
   # The place below a frame, where its mark would be, is as empty.
   assert (_shown(path, figure, 2, y, 56) == 1).all()
@@ -545,29 +547,117 @@ def test_frames_of_nan_are_empty_places(tmp_path):
   np.testing.assert_allclose(shown[8, 8], dream[5, 4, 4, 0], atol=0.01)
 
 
-def test_predictable_frames_are_underlined(tmp_path):
-  rows = [('a', np.zeros((30, 28, 28, 1))), ('b', np.zeros((30, 28, 28, 1)))]
-  marks = np.arange(30) % 4 == 1
-  path = figures.draw_strip(rows, tmp_path / 'strip', marks)[0]
-  figure = figures.strip_figure(rows, marks)
+def test_each_row_has_its_own_frames_underlined(tmp_path):
+  black = np.zeros((30, 28, 28, 1))
+  marks = [np.arange(30) % 4 == 1, None, np.arange(30) % 3 == 0]
+  rows = [
+    figures.Row(name, black, each)
+    for name, each in zip('abc', marks, strict=True)
+  ]
+  path = figures.draw_strip(rows, tmp_path / 'strip')[0]
+  figure = figures.strip_figure(rows)
   _, names = _places(figure)
-  for block in range(2):
-    for _, (_, y) in names[2 * block : 2 * block + 2]:
-      for number in range(25 * block + 1, min(25 * block + 25, 30) + 1):
-        below = _shown(path, figure, number, y + 6, 56)[-3]
-        coloured = (below.max(axis=1) - below.min(axis=1) > 0.3).all()
-        assert coloured == marks[number - 1]
+  assert len(names) == 6
+  for index, (name, (_, y)) in enumerate(names):
+    block = index // 3
+    for number in range(25 * block + 1, min(25 * block + 25, 30) + 1):
+      below = _shown(path, figure, number, y + 6, 56)[-3]
+      coloured = (below.max(axis=1) - below.min(axis=1) > 0.3).all()
+      expected = marks['abc'.index(name)]
+      assert coloured == (expected is not None and expected[number - 1])
   assert any('predictable' in text.get_text() for text in figure.axes[0].texts)
-  plain = figures.strip_figure(rows, np.zeros(30, bool))
+  plain = figures.strip_figure([figures.Row('a', black, np.zeros(30, bool))])
   assert not any(
     'predictable' in text.get_text() for text in plain.axes[0].texts
   )
 
 
+def _captions(figure, texts):
+  """Where each caption of `texts` stands: a list of (text, x, y)."""
+  return [
+    (text.get_text(), *text.get_position())
+    for text in figure.axes[0].texts
+    if text.get_text() in texts
+  ]
+
+
+@pytest.mark.parametrize(('length', 'columns'), [(6, 25), (6, 4)])
+def test_captions_stand_below_their_frames(length, columns):
+  texts = ['·', '← =1', '', '↑', '→ =12', 'a 0'][:length]
+  rows = [
+    figures.Row('a', _frames(length), captions=texts),
+    figures.Row('b', _frames(length)),
+  ]
+  figure = figures.strip_figure(rows, columns=columns)
+  numbers, names = _places(figure)
+  figure.draw_without_rendering()
+  found = _captions(figure, texts)
+  assert [text for text, _, _ in found] == [text for text in texts if text]
+  rows_at = [y for name, (_, y) in names if name == 'a']
+  for text, x, y in found:
+    number = texts.index(text) + 1
+    assert x == numbers[number][0]
+    frame = rows_at[(number - 1) // columns]
+    below = names[2 * ((number - 1) // columns) + 1][1][1]
+    # Lower than the frame and its mark, higher than the next row's frame.
+    assert frame + 28 + 5 < y - 8 and y < below - 28
+  # Nothing that is written touches anything else.
+  boxes = [text.get_window_extent() for text in _texts(figure)]
+  for index, box in enumerate(boxes):
+    assert not any(box.overlaps(other) for other in boxes[:index])
+
+
+def test_only_rows_with_captions_have_room_for_them():
+  def height(*captions):
+    rows = [figures.Row('a', _frames(2), captions=each) for each in captions]
+    figure = figures.strip_figure(rows)
+    return round(figure.get_figheight() * figure.dpi)
+
+  none = height(None, None)
+  assert height(['', ''], None) == none
+  assert height(['a', ''], None) == height(None, ['', '=1']) > none
+  assert height(['a', ''], ['b', 'c']) - none == 2 * (
+    height(['a', ''], None) - none
+  )
+
+
+@pytest.mark.parametrize('side', [1, 28])
+def test_wide_captions_keep_frames_apart(tmp_path, side):
+  ink = np.zeros((3, 56, side, 1))
+  texts = ['one long caption', 'another one', 'a $third^{ one']
+  rows = [figures.Row('', ink, np.ones(3, bool), texts)]
+  figure = figures.strip_figure(rows)
+  _check_nothing_cut_off(figure)
+  boxes = [
+    text.get_window_extent()
+    for text in figure.axes[0].texts
+    if text.get_text().replace('\\', '') in texts
+  ]
+  assert len(boxes) == 3
+  for left, right in zip(boxes, boxes[1:], strict=False):
+    assert left.x1 < right.x0
+  # Each frame is still below its number.
+  path = figures.draw_strip(rows, tmp_path / 'strip')[0]
+  with Image.open(path) as picture:
+    pixels = np.asarray(picture.convert('RGB'))
+  for x, y in _places(figure)[0].values():
+    assert (pixels[round(y) + 6 : round(y) + 50, int(x)] == 0).all()
+
+
+def test_a_note_stands_below_everything():
+  row = figures.Row('a', _frames(3), np.ones(3, bool), ['x', 'y', 'z'])
+  figure = figures.strip_figure([row], 'title', note='costs $1 or $2 ' * 5)
+  _check_nothing_cut_off(figure)
+  texts = sorted(_texts(figure), key=lambda text: text.get_position()[1])
+  assert texts[-1].get_text() == r'costs \$1 or \$2 ' * 5
+  assert 'predictable' in texts[-2].get_text()
+  assert texts[-1].get_window_extent().y1 < texts[-2].get_window_extent().y0
+
+
 def test_values_beyond_the_range_are_clipped(tmp_path):
   frames = np.full((2, 28, 28, 3), 1.75)
   frames[0] = -3
-  rows = [('a', frames)]
+  rows = [figures.Row('a', frames)]
   path = figures.draw_strip(rows, tmp_path / 'strip')[0]
   figure = figures.strip_figure(rows)
   y = _places(figure)[1][0][1][1]
@@ -579,17 +669,18 @@ def test_values_beyond_the_range_are_clipped(tmp_path):
 def test_ink_of_any_type_is_white_on_black(tmp_path, dtype):
   frames = np.zeros((1, 28, 28, 1), dtype)
   frames[0, 14] = 1
-  path = figures.draw_strip([('a', frames)], tmp_path / 'strip')[0]
-  figure = figures.strip_figure([('a', frames)])
+  rows = [figures.Row('a', frames)]
+  path = figures.draw_strip(rows, tmp_path / 'strip')[0]
+  figure = figures.strip_figure(rows)
   y = _places(figure)[1][0][1][1]
   shown = _shown(path, figure, 1, y, 56)
   assert (shown[28:30] == 1).all() and shown.sum() == 2 * 56 * 3
 
 
 def test_large_frames_are_thinned():
-  small = figures.strip_figure([('a', _frames(8, 64))]).get_size_inches()
-  large = figures.strip_figure([('a', _frames(8, 256))]).get_size_inches()
-  np.testing.assert_allclose(small, large)
+  small = figures.strip_figure([figures.Row('a', _frames(8, 64))])
+  large = figures.strip_figure([figures.Row('a', _frames(8, 256))])
+  np.testing.assert_allclose(small.get_size_inches(), large.get_size_inches())
 
 
 @pytest.mark.parametrize('length', [1, 15, 55])
@@ -597,16 +688,18 @@ def test_large_frames_are_thinned():
 def test_strips_cut_nothing_off(tmp_path, length, title):
   ink = np.zeros((length, 28, 28, 1))
   ink[:, 8:20, 12:16] = _frames(length)[:, 8:20, 12:16]
-  rows = [(name, ink) for name in ('episode', 'a reconstruction: $1', '')]
-  marks = np.ones(length, bool)
-  figure = figures.strip_figure(rows, marks, title)
+  rows = [
+    figures.Row(name, ink, np.ones(length, bool))
+    for name in ('episode', 'a reconstruction: $1', '')
+  ]
+  figure = figures.strip_figure(rows, title)
   _check_nothing_cut_off(figure)
   figure.draw_without_rendering()
   first = _places(figure)[0][1][0] - 28
   for text in figure.axes[0].texts:
     if text.get_ha() == 'right':
       assert text.get_window_extent().x1 < first
-  paths = figures.draw_strip(rows, tmp_path / 'v1.0', marks, title)
+  paths = figures.draw_strip(rows, tmp_path / 'v1.0', title)
   assert [path.name for path in paths] == ['v1.0.png', 'v1.0.pdf']
   assert paths[0].stat().st_size < 200_000
   assert paths[1].read_bytes().startswith(b'%PDF')
@@ -622,11 +715,15 @@ def test_strips_cut_nothing_off(tmp_path, length, title):
     ([('a', np.zeros((5, 0, 28, 1)))], {}, 'shape'),
     ([('a', np.full((5, 28, 28, 1), 200, np.uint8))], {}, 'divide'),
     ([('a', _frames(2)), ('b', _frames(2, 14))], {}, 'height'),
-    ([('a', _frames(2))], {'marks': np.ones(3, bool)}, r'\(2,\)'),
+    ([('a', _frames(2), np.ones(3, bool))], {}, r"marks .* 'a' .*\(2,\)"),
+    ([('a', _frames(3)), ('b', _frames(2), np.ones(3, bool))], {}, "'b'"),
+    ([('a', _frames(2), None, ['x'])], {}, '1 captions, but must have 2'),
+    ([('a', _frames(2), None, [])], {}, '0 captions'),
     ([('a', _frames(2))], {'columns': 0}, 'at least 1'),
   ],
 )
 def test_what_is_no_strip_is_refused(tmp_path, rows, options, message):
+  rows = [figures.Row(*row) for row in rows]
   with pytest.raises(ValueError, match=message):
     figures.draw_strip(rows, tmp_path / 'strip', **options)
   assert not list(tmp_path.iterdir())

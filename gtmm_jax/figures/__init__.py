@@ -1,4 +1,4 @@
-"""The paper's figures, drawn from records; strips of frames; memories at work.
+"""The paper's figures; strips of frames; maps of walks; memories at work.
 
 Every picture is written as PNG and as PDF. Nothing here touches pyplot's
 global state, so figures can be drawn without a display and from any thread.
@@ -6,17 +6,21 @@ global state, so figures can be drawn without a display and from any thread.
 
 from gtmm_jax.figures.curves import Run
 from gtmm_jax.figures.memory import draw_memory, memory_figure
+from gtmm_jax.figures.overlay import draw_overlay, overlay_figure
 from gtmm_jax.figures.panels import Panel
 from gtmm_jax.figures.results import draw_results, results_figure
-from gtmm_jax.figures.strips import draw_strip, strip_figure
+from gtmm_jax.figures.strips import Row, draw_strip, strip_figure
 
 __all__ = [
   'Panel',
+  'Row',
   'Run',
   'draw_memory',
+  'draw_overlay',
   'draw_results',
   'draw_strip',
   'memory_figure',
+  'overlay_figure',
   'results_figure',
   'strip_figure',
 ]

@@ -8,20 +8,42 @@ from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from gtmm_jax.figures import writing
 
 _MARK = (0.835, 0.369, 0.0)
-# Pixels between frames, below them for the mark, above them for the number.
-_GAP, _LINE, _NUMBER = 4, 5, 22
+# Pixels between frames, below them for the mark and for the caption, above them
+# for the number, and below everything for each note.
+_GAP, _LINE, _CAPTION, _NUMBER, _NOTE = 4, 5, 19, 22, 22
+# Sizes of letters in points: of a caption, a number or note, a name, the title.
+_TINY, _SMALL, _NAME, _TITLE = 6, 7, 8, 10
+
+
+class Row(NamedTuple):
+  """Frames side by side; rows of one strip may differ in T.
+
+  Attributes:
+    name: stands left of the frames.
+    frames: `[T, H, W, C]`, C 1 or 3, values in [0, 1], clipped to it. NaN is
+      left white; a frame of NaN is an empty place, without mark or caption.
+    marks: `[T]`: true where a frame is predictable. Such frames are underlined.
+    captions: T short texts in small letters below the frames, each may be
+      empty; None leaves no room for them.
+  """
+
+  name: str
+  frames: np.ndarray
+  marks: np.ndarray | None = None
+  captions: Sequence[str] | None = None
 
 
 def draw_strip(
-  rows: Sequence[tuple[str, np.ndarray]],
+  rows: Sequence[Row],
   stem: str | os.PathLike[str],
-  marks: np.ndarray | None = None,
   title: str | None = None,
+  note: str | None = None,
   columns: int = 25,
 ) -> list[Path]:
   """Writes `strip_figure` to `<stem>.png` and `<stem>.pdf`.
@@ -32,15 +54,14 @@ def draw_strip(
   Raises:
     ValueError: as `strip_figure`.
   """
-  return writing.save(
-    strip_figure(rows, marks, title, columns), stem, palette=False
-  )
+  figure = strip_figure(rows, title, note, columns)
+  return writing.save(figure, stem, palette=False)
 
 
 def strip_figure(
-  rows: Sequence[tuple[str, np.ndarray]],
-  marks: np.ndarray | None = None,
+  rows: Sequence[Row],
   title: str | None = None,
+  note: str | None = None,
   columns: int = 25,
 ) -> Figure:
   """Draws rows of frames one above the other, pixel for pixel.
@@ -50,36 +71,46 @@ def strip_figure(
   third, ...) pixel.
 
   Args:
-    rows: a name and frames `[T, H, W, C]` for each row, C 1 or 3, values in
-      [0, 1], clipped to it. Rows may differ in T; NaN is left white, so that
-      a frame of NaN is an empty place.
-    marks: `[T]`, T of the longest row: true where a frame is predictable.
-      Such frames are underlined.
+    rows: one or more, all of one height and width of frames.
     title: a line above the frames.
+    note: a line below them.
     columns: the greatest number of frames side by side, at least 1.
 
   Raises:
-    ValueError: there are no frames, their shapes or values are not as above,
-      or `marks` or `columns` is not.
+    ValueError: there are no frames, `columns` is not as above, or a row is not
+      as `Row` has it.
   """
-  strips = [as_rgb(name, frames) for name, frames in rows]
-  length = max((len(strip) for strip in strips), default=0)
-  if not length:
+  drawn = [_checked(row) for row in rows]
+  if not any(len(row.frames) for row in drawn):
     raise ValueError('There are no frames to draw: give a row with some.')
-  if len({np.shape(frames)[1:3] for _, frames in rows}) > 1:
-    shapes = [f'{name} {np.shape(frames)}' for name, frames in rows]
+  if len({np.shape(row.frames)[1:3] for row in rows}) > 1:
+    shapes = [f'{row.name} {np.shape(row.frames)}' for row in rows]
     raise ValueError(
       f'Rows of one strip share a height and a width, but are {shapes}.'
     )
   if columns < 1:
     raise ValueError(f'columns is {columns}, but must be at least 1.')
+  return _lay_out(drawn, title or '', note or '', columns)
+
+
+def _checked(row: Row) -> Row:
+  """The row with frames as they are drawn, with marks and with captions."""
+  frames = as_rgb(row.name, row.frames)
+  length = len(frames)
+  marks, captions = row.marks, row.captions
   marks = np.zeros(length, bool) if marks is None else np.asarray(marks, bool)
+  captions = [''] * length if captions is None else list(captions)
   if marks.shape != (length,):
     raise ValueError(
-      f'marks has shape {marks.shape}, but must be ({length},): one mark for '
-      'each frame of the longest row.'
+      f'The marks of the row {row.name!r} have shape {marks.shape}, but it '
+      f'must be ({length},): one mark for each frame of the row.'
     )
-  return _lay_out([name for name, _ in rows], strips, marks, title, columns)
+  if len(captions) != length:
+    raise ValueError(
+      f'The row {row.name!r} has {len(captions)} captions, but must have '
+      f'{length}: one for each of its frames, empty ones included.'
+    )
+  return Row(row.name, frames, marks, captions)
 
 
 class _Place(NamedTuple):
@@ -90,48 +121,53 @@ class _Place(NamedTuple):
 
 
 def _places(
-  strips: Sequence[np.ndarray], columns: int, top: int
+  rows: Sequence[Row], columns: int, top: int
 ) -> tuple[list[_Place], int]:
   """Where each row of each block goes, and where the last one ends.
 
   A row that has nothing to show in a block takes no place there.
   """
   places, y = [], top
-  for start in range(0, max(map(len, strips)), columns):
+  for start in range(0, max(len(row.frames) for row in rows), columns):
     shown = [
-      (row, range(start, min(start + columns, len(strip))))
-      for row, strip in enumerate(strips)
-      if not np.isnan(strip[start : start + columns]).all()
+      (index, range(start, min(start + columns, len(row.frames))))
+      for index, row in enumerate(rows)
+      if not np.isnan(row.frames[start : start + columns]).all()
     ]
     numbers = max((frames for _, frames in shown), key=len, default=range(0))
     y += _NUMBER if shown else 0
-    for row, frames in shown:
-      places.append(_Place(row, frames, y, numbers))
+    for index, frames in shown:
+      places.append(_Place(index, frames, y, numbers))
       numbers = range(0)
-      y += strips[row].shape[1] + _LINE + _GAP
+      y += rows[index].frames.shape[1] + _LINE + _GAP
+      y += _CAPTION if any(rows[index].captions) else 0
     y += 12
   return places, y
 
 
 def _lay_out(
-  names: list[str],
-  strips: list[np.ndarray],
-  marks: np.ndarray,
-  title: str | None,
-  columns: int,
+  rows: Sequence[Row], title: str, note: str, columns: int
 ) -> Figure:
-  """Draws frames, names and numbers on axes whose unit is the pixel."""
-  columns = min(columns, len(marks))
-  height, width = strips[0].shape[1:3]
-  left = 20 + max(writing.width_of(name, 8) for name in names)
-  places, bottom = _places(strips, columns, top=44 if title else 12)
-  note = 'underlined: predictable from the past' if marks.any() else ''
+  """Draws checked rows on axes whose unit is the pixel."""
+  length = max(len(row.frames) for row in rows)
+  columns = min(columns, length)
+  left = 20 + max(writing.width_of(row.name, _NAME) for row in rows)
+  texts = {(text, _TINY) for row in rows for text in row.captions}
+  texts |= {(f'{length}', _SMALL)}
+  # Neither frames nor what stands above and below them touch each other.
+  step = _GAP + max(
+    rows[0].frames.shape[2], *(writing.width_of(*text) for text in texts)
+  )
+  places, bottom = _places(rows, columns, top=44 if title else 12)
+  is_marked = any(row.marks.any() for row in rows)
+  legend = 'underlined: predictable from the past' if is_marked else ''
+  notes = [each for each in ((legend, _MARK), (note, 'black')) if each[0]]
   size = (
-    bottom + (22 if note else 0),
+    bottom + _NOTE * len(notes),
     max(
-      left + columns * (width + _GAP) + 12,
-      writing.width_of(title or '', 10) + 24,
-      left + writing.width_of(note, 7) + 12,
+      left + columns * step + 12,
+      writing.width_of(title, _TITLE) + 24,
+      *(left + writing.width_of(text, _SMALL) + 12 for text, _ in notes),
     ),
   )
   # A little more, for a quotient that rounds down would lose a whole pixel.
@@ -140,28 +176,53 @@ def _lay_out(
   axes = figure.add_axes((0, 0, 1, 1))
   axes.set_axis_off()
   canvas = np.ones((*size, 3))
-  for row, frames, y, numbers in places:
-    name = writing.literal(names[row])
-    axes.text(left - 8, y + height / 2, name, size=8, ha='right', va='center')
-    for column, number in enumerate(numbers):
-      x = left + column * (width + _GAP) + width / 2
-      axes.text(x, y - 5, f'{number + 1}', size=7, ha='center')
-    for column, frame in enumerate(frames):
-      x = left + column * (width + _GAP)
-      picture = strips[row][frame]
-      if not np.isnan(picture).all():
-        canvas[y : y + height, x : x + width] = np.nan_to_num(picture, nan=1.0)
-        if marks[frame]:
-          line = y + height + 1
-          canvas[line : line + _LINE - 1, x : x + width] = _MARK
+  for place in places:
+    _draw_row(axes, canvas, rows[place.row], place, left, step)
   if title:
-    axes.text(12, 28, writing.literal(title), size=10)
-  if note:
-    axes.text(left, size[0] - 14, note, size=7, color=_MARK)
+    axes.text(12, 28, writing.literal(title), size=_TITLE)
+  for line, (text, colour) in enumerate(notes):
+    y = bottom + 8 + _NOTE * line
+    axes.text(left, y, writing.literal(text), size=_SMALL, color=colour)
   # Matplotlib would round bytes down.
   canvas = np.round(canvas * 255).astype(np.uint8)
   axes.imshow(canvas, extent=(0, size[1], size[0], 0), interpolation='nearest')
   return figure
+
+
+def _draw_row(
+  axes: Axes, canvas: np.ndarray, row: Row, place: _Place, left: int, step: int
+) -> None:
+  """Draws what a row shows in a block: texts on axes, pixels on a canvas.
+
+  Args:
+    axes: whose unit is the pixel.
+    canvas: all pixels, changed in place.
+    row: checked.
+    place: where it goes.
+    left: where the first frame's place begins.
+    step: from there to where the next one's does.
+  """
+  height, width = row.frames.shape[1:3]
+  y = place.y
+  name = writing.literal(row.name)
+  axes.text(left - 8, y + height / 2, name, size=_NAME, ha='right', va='center')
+  left += (step - _GAP - width) // 2
+  for column, number in enumerate(place.numbers):
+    x = left + column * step
+    axes.text(x + width / 2, y - 5, f'{number + 1}', size=_SMALL, ha='center')
+  for column, frame in enumerate(place.frames):
+    x = left + column * step
+    picture = row.frames[frame]
+    if np.isnan(picture).all():
+      continue
+    canvas[y : y + height, x : x + width] = np.nan_to_num(picture, nan=1.0)
+    line = y + height + 1
+    if row.marks[frame]:
+      canvas[line : line + _LINE - 1, x : x + width] = _MARK
+    if row.captions[frame]:
+      caption = writing.literal(row.captions[frame])
+      bottom = line + _LINE + 10
+      axes.text(x + width / 2, bottom, caption, size=_TINY, ha='center')
 
 
 def as_rgb(name: str, frames: np.ndarray) -> np.ndarray:

@@ -1,0 +1,107 @@
+"""What is to be seen of each memory over one episode."""
+
+from typing import Any
+
+import numpy as np
+
+from gtmm_jax import figures
+from gtmm_jax.memory.dnc_access import DNCState
+from gtmm_jax.memory.introspective import IntrospectiveState
+from gtmm_jax.memory.lru import LRUState
+from gtmm_jax.memory.ntm import NTMState
+
+# More write heads than these are shown as one, by their greatest weight.
+_SEPARATE_WRITES = 3
+
+
+def panels(cores: Any) -> list[figures.Panel]:
+  """What is to be seen of a memory over one episode.
+
+  Args:
+    cores: carries of a core with a memory, leaves [T, ...] without batch axes.
+
+  Returns:
+    Where each head read; where was written, and the usage of slots, if the core
+    has them; the norm of each slot, and the content after the last frame; the
+    gates.
+  """
+  shown = _weights('read', cores.read_weights)
+  if hasattr(cores, 'write_weights'):
+    weights, heads = cores.write_weights, cores.write_weights.shape[1]
+    if heads > _SEPARATE_WRITES:
+      greatest = np.max(weights, axis=1)
+      title = f'write weights, greatest of {heads} heads'
+      shown.append(figures.Panel(title, greatest, 'slot', 'weight', (0.0, 1.0)))
+    else:
+      shown += _weights('write', weights)
+  if hasattr(cores, 'usage'):
+    # The DNC's lies in [0, 1]; the LRU's has no upper end.
+    limits = (0.0, 1.0) if isinstance(cores, DNCState) else None
+    shown.append(figures.Panel('usage', cores.usage, 'slot', 'usage', limits))
+  norms = np.linalg.norm(cores.memory, axis=-1)
+  shown.append(figures.Panel('norm of each slot', norms, 'slot', 'norm'))
+  shown.append(
+    figures.Panel(
+      'content at the last frame',
+      np.transpose(cores.memory[-1]),
+      'slot',
+      'value',
+      columns='word',
+    )
+  )
+  return shown + _gates(cores)
+
+
+def _weights(kind: str, weights: Any) -> list[figures.Panel]:
+  """A panel for each head of weights [T, H, N]."""
+  heads = weights.shape[1]
+  return [
+    figures.Panel(
+      f'{kind} weights' + (f', head {head + 1}' if heads > 1 else ''),
+      weights[:, head],
+      'slot',
+      'weight',
+      (0.0, 1.0),
+    )
+    for head in range(heads)
+  ]
+
+
+def _gates(cores: Any) -> list[figures.Panel]:
+  """The gates of each core, which differ in what they are."""
+  match cores:
+    case IntrospectiveState():
+      means = {'read': np.mean(cores.gates, axis=-1)}
+      return [_heads('gates of reads, mean over words', 'gate', means)]
+    case NTMState():
+      gates = {'read': cores.read_gates, 'write': cores.write_gates}
+      return [_heads('gates, 1: by content', 'gate', gates)]
+    case LRUState():
+      gates = {'write': cores.gates}
+      return [_heads('gates, 1: to what was read', 'gate', gates)]
+    case DNCState():
+      free, allocation, write, modes = cores.gates
+      gates = {'write': write, 'allocation': allocation, 'free': free}
+      links = modes.shape[-1] // 2
+      shares = {
+        'backward': modes[..., :links].sum(-1),
+        'content': modes[..., links],
+        'forward': modes[..., links + 1 :].sum(-1),
+      }
+      return [
+        _heads('gates', 'gate', gates),
+        _heads('read modes', 'share', shares),
+      ]
+    case _:
+      return []
+
+
+def _heads(title: str, meaning: str, groups: dict[str, Any]) -> figures.Panel:
+  """A row in [0, 1] for each head of each group [T, H]."""
+  rows = [
+    f'{name} {head + 1}' if values.shape[1] > 1 else name
+    for name, values in groups.items()
+    for head in range(values.shape[1])
+  ]
+  values = np.concatenate(list(groups.values()), axis=1)
+  return figures.Panel(title, values, rows, meaning, (0.0, 1.0))
