@@ -99,7 +99,11 @@ def resolve(preset: str, **given: object) -> Settings:
     for name, value in given.items()
   }
   if values['learning_rate'] is None:
-    frames = values['length'] or values['pre_recall'] + values['recall']
+    frames = (
+      values['pre_recall'] + values['recall']
+      if values.get('length') is None
+      else values['length']
+    )
     is_long = frames > _LONG_EPISODE
     values['learning_rate'] = (
       chosen.long_learning_rate

@@ -1,0 +1,278 @@
+r"""Draws a sheet of a task's episodes; nothing is trained.
+
+  python experiments/show_task.py --task=navigation
+
+Each row is an episode, predictable frames are underlined, and what stands below
+a frame tells how it came about. What is not given comes from the preset. The
+sheet is written as PNG and as PDF.
+"""
+
+import dataclasses
+import functools
+import operator
+import os
+import pathlib
+import sys
+from typing import Any
+
+import command
+import settings as settings_module
+from absl import app, flags
+
+from gtmm_jax import presets
+
+# jax is imported after the flags are read: --help and mistakes cost no time.
+
+FLAGS = flags.FLAGS
+
+# Frames side by side, and rows of them that one sheet has room for.
+_COLUMNS, _ROOM = 25, 60
+# Of navigation's actions, in their order.
+_ARROWS = '↑↓←→'
+_REPEAT = '=n: frame n again'
+_NOTES = {
+  'perfect_recall': f'{_REPEAT}, in the same order',
+  'parity_recall': 'a 0, a 1: any image of that class; the first one tells '
+  'whether the first digit is even (0) or odd (1), and so on',
+  'one_shot_recall': f'{_REPEAT}, in the same order',
+  'dynamic_dependency': f'{_REPEAT}; from the last new digit on, digit d sends '
+  'to frame d + 1',
+  'similarity_cued_recall': f'{_REPEAT}; the first one is the cue, which '
+  'nothing predicts, and what followed it before follows it',
+  'navigation': 'arrow: the action that led here; ·: the start; =n: the cell '
+  'of frame n again, which was its last visit',
+}
+
+
+def define_flags() -> None:
+  """Defines every flag of this program."""
+  flags.DEFINE_enum(
+    'task', 'perfect_recall', presets.TASKS, 'Whose episodes are drawn.'
+  )
+  flags.DEFINE_enum(
+    'preset', 'paper', tuple(presets.PRESETS), "The episodes' sizes."
+  )
+  command.define_episode_flags()
+  flags.DEFINE_string(
+    'data',
+    'bundled',
+    'Digits, or characters on one_shot_recall: bundled, tfds or files:FOLDER, '
+    'as in run.py.',
+  )
+  flags.DEFINE_string(
+    'data_dir',
+    None,
+    'Folder in which tensorflow-datasets keeps prepared sets, for --data=tfds. '
+    'Default: its own.',
+  )
+  flags.DEFINE_bool('binarize', False, 'Sample each pixel from its grey value.')
+  flags.DEFINE_bool(
+    'held_out', False, 'Draw from the images that no training episode shows.'
+  )
+  flags.DEFINE_integer('episodes', 4, 'How many are drawn, >= 1.')
+  flags.DEFINE_integer('seed', 0, 'Seed of the episodes, 0 to 2^32 - 1.')
+  flags.DEFINE_string(
+    'output',
+    None,
+    'What is written: OUTPUT.png and OUTPUT.pdf. Default: the name of the '
+    'task, in the current folder.',
+  )
+
+
+@dataclasses.dataclass(frozen=True)
+class Request:
+  """What the flags say; None where the preset, or the task, decides."""
+
+  task: str
+  preset: str
+  pre_recall: int | None
+  recall: int | None
+  rows: int | None
+  columns: int | None
+  length: int | None
+  data: str
+  data_dir: str | None
+  binarize: bool
+  held_out: bool
+  episodes: int
+  seed: int
+  output: str | None
+
+
+@dataclasses.dataclass(frozen=True)
+class Sheet:
+  """A sheet that can be drawn; nothing was compiled or written for it yet.
+
+  Attributes:
+    settings: the sizes of the episodes, as resolved, and the seed.
+    task: the task.
+    images: what frames are drawn from.
+    source: a sentence on them.
+    title: the task, its sizes and whether images are held out.
+    episodes: how many.
+    stem: of the files.
+  """
+
+  settings: settings_module.Settings
+  task: Any
+  images: Any
+  source: str
+  title: str
+  episodes: int
+  stem: pathlib.Path
+
+
+def main(_: list[str]) -> None:
+  """Prepares, draws, says what was drawn."""
+  fields = dataclasses.fields(Request)
+  request = Request(**{each.name: FLAGS[each.name].value for each in fields})
+  try:
+    sheet = prepare(request)
+    paths = draw(sheet)
+  except (ValueError, OSError) as error:
+    command.fail(error)
+  except KeyboardInterrupt:
+    sys.exit(130)
+  console = command.console()
+  console.print(f'{sheet.title}, seed {sheet.settings.seed}')
+  console.print(f'data     {sheet.source}')
+  console.print(f'written  {" and ".join(map(str, paths))}')
+
+
+def prepare(request: Request) -> Sheet:
+  """Checks everything that can be wrong, before anything costs time.
+
+  Raises:
+    ValueError: in one sentence, what is wrong and what to do.
+  """
+  stem = _stem(request.output or request.task)
+  settings = _settings(request)
+
+  import preparation
+  from absl import logging
+
+  from gtmm_jax import tasks
+
+  # Else jax tells which accelerators it does not find.
+  logging.set_verbosity(logging.ERROR)
+  task = tasks.TASKS[settings.task](
+    **settings_module.episodes(settings), binarize=settings.binarize
+  )
+  needed = request.episodes * -(-task.length // _COLUMNS)
+  if request.episodes < 1 or needed > _ROOM:
+    raise ValueError(
+      f'--episodes is {request.episodes} of {task.length} frames each; it must '
+      f'be at least 1 and come to at most {_ROOM} rows of {_COLUMNS} frames.'
+    )
+  loaded, _ = preparation.load_images(
+    settings.task, request.data, request.data_dir
+  )
+  kind = 'held-out' if request.held_out else 'training'
+  name = f'{settings.task.replace("_", " ")}, '
+  return Sheet(
+    settings=settings,
+    task=task,
+    images=loaded.held_out if request.held_out else loaded.training,
+    source=loaded.source,
+    title=f'{name}{settings_module.describe(settings)}, {kind} images',
+    episodes=request.episodes,
+    stem=stem,
+  )
+
+
+def _settings(request: Request) -> settings_module.Settings:
+  """The settings of a run with such episodes; the rest of them is any."""
+  fields = dataclasses.fields(settings_module.Settings)
+  given = {
+    each.name: getattr(request, each.name, None)
+    for each in fields
+    if each.name != 'preset'
+  }
+  given |= {
+    'model': presets.MODELS[0],
+    'learning_rate': 1e-3,
+    'evaluation_episodes': 1,
+  }
+  return settings_module.resolve(request.preset, **given)
+
+
+def _stem(given: str) -> pathlib.Path:
+  """The files to write, without their suffix.
+
+  Raises:
+    ValueError: unless they can be written.
+  """
+  path = pathlib.Path(given).expanduser()
+  if given.endswith(os.sep) or path.is_dir() or not path.name:
+    raise ValueError(f'--output={given} is a folder; name a file in it.')
+  if path.suffix in ('.png', '.pdf'):
+    path = path.with_suffix('')
+  parents = path.absolute().parents
+  existing = next(each for each in parents if each.exists())
+  if not (existing.is_dir() and os.access(existing, os.W_OK)):
+    raise ValueError(
+      f'--output={given} cannot be written in {existing}; name another.'
+    )
+  return path
+
+
+def draw(sheet: Sheet) -> list[pathlib.Path]:
+  """Draws the episodes of (seed, 0), (seed, 1), ... and writes the sheet.
+
+  Returns:
+    The two files.
+
+  Raises:
+    OSError: if they cannot be written.
+  """
+  import jax
+  import jax.numpy as jnp
+  import numpy as np
+
+  from gtmm_jax import figures
+
+  fold = functools.partial(
+    jax.random.fold_in, jax.random.key(sheet.settings.seed)
+  )
+  keys = jax.vmap(fold)(jnp.arange(sheet.episodes))
+  sample = jax.jit(jax.vmap(sheet.task.sample, in_axes=(0, None)))
+  drawn = jax.tree.map(np.asarray, sample(keys, sheet.images))
+  rows = []
+  for index in range(sheet.episodes):
+    episode = jax.tree.map(operator.itemgetter(index), drawn)
+    rows.append(
+      figures.Row(
+        f'episode {index + 1}',
+        episode.frames,
+        episode.predictable,
+        captions(episode),
+      )
+    )
+  note = _NOTES[sheet.settings.task]
+  return figures.draw_strip(rows, sheet.stem, sheet.title, note, _COLUMNS)
+
+
+def captions(episode: Any) -> list[str]:
+  """What stands below each frame of one episode, `Episode` of arrays [T, ...].
+
+  The action that led there, where the condition `[T, A]` has actions; '=n' for
+  a repeat of frame n, counted from 1; 'a c' where any image of class c answers.
+  """
+  texts = []
+  for action, source, label in zip(
+    episode.condition, episode.source, episode.label, strict=True
+  ):
+    words = []
+    if len(action):
+      words.append(_ARROWS[int(action.argmax())] if action.any() else '·')
+    if source >= 0:
+      words.append(f'={source + 1}')
+    if label >= 0:
+      words.append(f'a {label}')
+    texts.append(' '.join(words))
+  return texts
+
+
+if __name__ == '__main__':
+  define_flags()
+  app.run(main, flags_parser=command.parse_flags)
