@@ -9,7 +9,18 @@ import numpy as np
 from rich.console import Console
 from rich.table import Table
 
-from gtmm_jax import evaluate, metrics, records, replicas, train
+from gtmm_jax import (
+  classifier,
+  evaluate,
+  metrics,
+  records,
+  replicas,
+  retrieval,
+  train,
+)
+
+# Of digits, which alone are asked for by class.
+_CLASSES = 10
 
 _ROWS = {
   'negative_bound': 'negative bound, nats a sequence',
@@ -17,6 +28,9 @@ _ROWS = {
   'kl_predictable': 'KL of predictable frames, nats a frame',
   'kl_last': 'KL of the last frame, nats',
   'ratio': 'KL predictable / new',
+  'retrieval_ahead': 'retrieved one step ahead',
+  'retrieval_free': 'retrieved free-running',
+  'retrieval_chance': 'retrieved by chance',
 }
 
 
@@ -80,33 +94,48 @@ def _evaluate(
   prepared: Any, state: train.TrainState, own: Any
 ) -> dict[str, Any]:
   """The content of evaluation.json."""
-  settings, problem = prepared.settings, prepared.problem
+  settings, problem, task = prepared.settings, prepared.problem, prepared.task
+  judge, judged = _judge(prepared.images) if task.asks_classes else (None, None)
   batches = -(-settings.evaluation_episodes // settings.batch_size)
-  zeros = evaluate.zeros(prepared.task.length)
+  zeros = evaluate.zeros(task.length)
   start = jax.tree.map(
     lambda leaf: np.broadcast_to(leaf, (settings.replicas, *leaf.shape)), zeros
   )
 
-  def step(sums, own, images):
-    variables, key = own
-    return evaluate.evaluate_batch(problem, sums, variables, key, images)
+  def step(sums, own, shared):
+    return evaluate.evaluate_batch(
+      problem, task.prefix, settings.binarize, sums, *own, *shared
+    )
 
   variables = {'params': state.params, 'batch_stats': state.batch_stats}
   sums = replicas.repeat(prepared.layout, step)(
     replicas.scatter(prepared.layout, start),
     (variables, own),
-    replicas.broadcast(prepared.layout, prepared.images.held_out),
+    replicas.broadcast(prepared.layout, (prepared.images.held_out, judge)),
     batches,
   )
   sums = replicas.gather(sums)
-  means = metrics.means(sums.totals, replicas.gather(state.failed_at))
+  failed_at = replicas.gather(state.failed_at)
   return {
     'step': int(replicas.gather(state.step)[0]),
     'episodes': batches * settings.batch_size,
-    **means,
+    **metrics.means(sums.totals, failed_at),
+    **retrieval.accuracies(sums.retrieved, failed_at >= 0),
+    'classifier_accuracy': judged,
     'entropy_floor': float(np.mean(sums.entropy)) / batches,
     'predictable': np.mean(sums.totals.predictable, axis=0) / batches,
   }
+
+
+def _judge(loaded: Any) -> tuple[Any, float]:
+  """A classifier of the training digits, and its accuracy on held-out ones."""
+
+  def fit(loaded):
+    params = classifier.fit(jax.random.key(0), loaded.training, _CLASSES)
+    return params, classifier.accuracy(params, loaded.held_out)
+
+  params, accuracy = jax.jit(fit)(loaded._replace(source=0, checksum=0))
+  return params, float(accuracy)
 
 
 def show(workdir: pathlib.Path, settings: Any, console: Console) -> None:
@@ -132,6 +161,11 @@ def show(workdir: pathlib.Path, settings: Any, console: Console) -> None:
     f'The entropy of grey pixels alone makes {evaluation["entropy_floor"]:,.1f}'
     f' nats of the negative bound.'
   )
+  if evaluation['classifier_accuracy'] is not None:
+    console.print(
+      f'Retrieved means: a classifier finds the class; it is right on '
+      f'{evaluation["classifier_accuracy"]:.1%} of held-out digits.'
+    )
   for replica, step in failed:
     console.print(
       f'Replica {replica} stopped being finite at step {step:,} and is left '

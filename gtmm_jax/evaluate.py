@@ -4,12 +4,21 @@ Running averages stand in for batch statistics, so a sequence's terms depend on
 nothing but that sequence.
 """
 
+import functools
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 
-from gtmm_jax import distributions, free_energy, metrics, train
+from gtmm_jax import (
+  classifier,
+  distributions,
+  free_energy,
+  generate,
+  metrics,
+  retrieval,
+  train,
+)
 
 Array = jax.Array
 
@@ -25,43 +34,118 @@ class EvaluationState(NamedTuple):
     totals: of the metrics.
     entropy: of the frames, summed over batches of their mean a sequence, nats:
       the floor that grey values leave under the negative bound.
+    retrieved: counts of generated frames that are what they should be.
   """
 
   totals: metrics.Totals
   entropy: Array
+  retrieved: retrieval.Tally
+
+
+class Generated(NamedTuple):
+  """Frames of a batch of episodes, each generated twice.
+
+  Attributes:
+    ahead: from the prior, given the true past, [T, B, H, W, C] in [0, 1].
+    free: a true prefix, and what was generated from there on, likewise.
+  """
+
+  ahead: Array
+  free: Array
 
 
 def zeros(length: int) -> EvaluationState:
   """Sums over no batch, for episodes of `length` frames."""
-  return EvaluationState(metrics.zeros(length), jnp.float32(0))
+  return EvaluationState(
+    metrics.zeros(length), jnp.float32(0), retrieval.zeros()
+  )
 
 
 def evaluate_batch(
   problem: train.Problem,
+  prefix: int,
+  binarize: bool,
   state: EvaluationState,
   variables: free_energy.Variables,
   key: Array,
   images: Any,
+  judge: Any = None,
 ) -> EvaluationState:
   """Adds one batch of episodes.
 
   Args:
     problem: model, task and batch size.
+    prefix: true frames that free-running generation is given.
+    binarize: whether generated frames that are encoded again are drawn.
     state: so far; its batch count picks the next key.
     variables: `params` and `batch_stats` of the replica.
     key: the replica's key.
     images: held-out ones.
+    judge: parameters of the classifier of images, where episodes ask for a
+      class; None where they ask for a frame.
 
   Returns:
     The new sums.
   """
   index = state.totals.batches.astype(jnp.uint32) + jnp.uint32(_FIRST_KEY)
-  episode, noise = train.batch(problem, jax.random.fold_in(key, index), images)
+  batch_key = jax.random.fold_in(key, index)
+  episode, noise = train.batch(problem, batch_key, images)
   inference = free_energy.infer(
     problem.model, variables, episode.frames, episode.condition, noise
   )
   entropy = distributions.bernoulli_entropy(episode.frames)
+  generated = generate_twice(
+    problem,
+    prefix,
+    binarize,
+    variables,
+    jax.random.fold_in(batch_key, 1),
+    (episode, noise, inference.steps),
+  )
+  classify = judge and functools.partial(classifier.classify, judge)
+  tally = retrieval.tally(episode, *generated, prefix, classify)
   return EvaluationState(
     metrics.add(state.totals, inference.terms, episode.predictable),
     state.entropy + entropy.sum((0, -3, -2, -1)).mean(),
+    jax.tree.map(jnp.add, state.retrieved, tally),
   )
+
+
+def generate_twice(
+  problem: train.Problem,
+  prefix: int,
+  binarize: bool,
+  variables: free_energy.Variables,
+  key: Array,
+  watched: tuple[Any, Array, Any],
+) -> Generated:
+  """Generates the frames of episodes one step ahead, and free-running.
+
+  Args:
+    problem: whose model generates.
+    prefix: true frames that free-running generation is given.
+    binarize: whether generated frames that are encoded again are drawn.
+    variables: of the model.
+    key: random key.
+    watched: the episodes, the noise of their latents, and the steps that
+      `free_energy.infer` made of both.
+
+  Returns:
+    The frames.
+  """
+  episode, noise, steps = watched
+  ahead_key, frame_key = jax.random.split(key)
+  z = steps.prior.sample(jax.random.normal(ahead_key, noise.shape))
+  ahead = problem.model.apply(variables, z, steps.context, method='decode')
+  # Where pixels are sampled, so are those of a frame that is encoded again.
+  later = episode.frames[prefix:].shape
+  dream = generate.continue_episode(
+    problem.model,
+    variables,
+    episode.frames[:prefix],
+    episode.condition,
+    noise,
+    jax.random.uniform(frame_key, later) if binarize else None,
+  )
+  free = jnp.concatenate([episode.frames[:prefix], dream.frames])
+  return Generated(ahead.mean, free)

@@ -61,7 +61,9 @@ def _case(networks='dense', binarize=False):
   variables['batch_stats'] = jax.tree.map(
     lambda leaf: np.abs(leaf) + np.float32(0.1), variables['batch_stats']
   )
-  step = _jit(functools.partial(evaluate.evaluate_batch, problem))
+  step = _jit(
+    functools.partial(evaluate.evaluate_batch, problem, task.prefix, binarize)
+  )
   return problem, variables, step
 
 
@@ -122,13 +124,56 @@ def test_zeros_are_sums_over_nothing():
     np.testing.assert_array_equal(zero, other)
 
 
+def _generate(problem, variables, episode, noise):
+  """Frames generated one step ahead and free-running after four."""
+
+  def run(variables, episode, noise):
+    steps = free_energy.infer(
+      problem.model, variables, episode.frames, episode.condition, noise
+    ).steps
+    return evaluate.generate_twice(
+      problem, 4, False, variables, _KEY, (episode, noise, steps)
+    )
+
+  return _jit(run)(variables, episode, noise)
+
+
+def test_generated_frames_see_nothing_of_what_they_are_to_be():
+  problem, variables, _ = _case()
+  episode, noise = _draw(problem, 0)
+  ahead, free = _generate(problem, variables, episode, noise)
+  np.testing.assert_array_equal(free[:4], episode.frames[:4])
+  assert ahead.shape == free.shape == episode.frames.shape
+  for t in (0, 2, 5):
+    other = episode._replace(frames=episode.frames.at[t].set(0.5))
+    ahead_moved, free_moved = _generate(problem, variables, other, noise)
+    np.testing.assert_array_equal(ahead_moved[: t + 1], ahead[: t + 1])
+    if t < 5:
+      assert (ahead_moved[t + 1] != ahead[t + 1]).any()
+    # Free-running, frame 2 is seen and frame 5 is not.
+    assert (free_moved[4:] != free[4:]).any() == (t < 4)
+
+
+def test_retrieval_is_tallied_over_batches():
+  _, variables, step = _case()
+  state = evaluate.zeros(6)
+  for _ in range(4):
+    state = step(state, variables, _KEY, _images())
+  tally = state.retrieved
+  # Two frames of six are asked for, in each of the sequences.
+  assert tally.asked == tally.asked_free == 2 * 4 * _BATCH
+  assert 0 <= tally.ahead <= tally.asked
+  assert 0 <= tally.free <= tally.asked_free
+  assert 0 < tally.chance < tally.asked
+
+
 def test_running_averages_stand_in_for_batch_statistics():
   problem, variables, step = _case('digit')
   before = jax.tree.map(np.array, variables)
   state = step(evaluate.zeros(6), variables, _KEY, _images())
   # They are read, not moved, and what is read counts.
   jax.tree.map(np.testing.assert_array_equal, before, variables)
-  assert state._fields == ('totals', 'entropy')
+  assert state._fields == ('totals', 'entropy', 'retrieved')
   other = {**variables}
   other['batch_stats'] = jax.tree.map(lambda x: 2 * x, other['batch_stats'])
   moved = step(evaluate.zeros(6), other, _KEY, _images())

@@ -11,6 +11,8 @@ import numpy as np
 from gtmm_jax.records import documents
 
 _SUMMARISED = ('negative_bound', 'kl_new', 'kl_predictable', 'kl_last')
+# Evaluations have these, lines of metrics do not.
+_OF_EVALUATIONS = ('retrieval_ahead', 'retrieval_free', 'retrieval_chance')
 
 
 class MeanAndError(NamedTuple):
@@ -29,10 +31,11 @@ def summarise(evaluation: Mapping[str, Any]) -> dict[str, MeanAndError | None]:
   Args:
     evaluation: as read from `evaluation.json`, or the arrays it is written
       from: `failed_at [R]` and `negative_bound`, `kl_new`, `kl_predictable`,
-      `kl_last`, each `[R]`, nats.
+      `kl_last`, each `[R]`, nats. Of an evaluation also `retrieval_ahead`,
+      `retrieval_free` and `retrieval_chance`, each `[R]`, in [0, 1].
 
   Returns:
-    Those four names in nats, and `ratio`, `kl_predictable / kl_new` of each
+    Those names, and `ratio`, `kl_predictable / kl_new` of each
     replica (at least 0, no unit). A replica whose value is null counts for
     nothing; None where no value is left, as where nothing is predictable.
 
@@ -41,7 +44,9 @@ def summarise(evaluation: Mapping[str, Any]) -> dict[str, MeanAndError | None]:
   """
   alive = [step is None for step in documents.as_json(evaluation['failed_at'])]
   values = {}
-  for name in _SUMMARISED:
+  for name in (*_SUMMARISED, *_OF_EVALUATIONS):
+    if name not in evaluation and name in _OF_EVALUATIONS:
+      continue
     column = np.array(documents.as_json(evaluation[name]), np.float64)
     if column.shape not in ((), (len(alive),)):
       raise ValueError(

@@ -1,6 +1,7 @@
 """Tasks in which what a frame shows decides what comes next."""
 
 import dataclasses
+from typing import ClassVar
 
 import jax
 import jax.numpy as jnp
@@ -32,6 +33,7 @@ class DynamicDependency:
   pre_recall: int
   recall: int
   binarize: bool = False
+  asks_classes: ClassVar[bool] = False
 
   def __post_init__(self) -> None:
     """Raises `ValueError` unless l >= 10 and 1 <= k <= l."""
@@ -94,6 +96,7 @@ class SimilarityCuedRecall:
   pre_recall: int
   recall: int
   binarize: bool = False
+  asks_classes: ClassVar[bool] = False
 
   def __post_init__(self) -> None:
     """Raises `ValueError` unless 2 <= k <= l."""

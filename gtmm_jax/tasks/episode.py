@@ -5,6 +5,7 @@ A task is a frozen dataclass of the paper's parameters with
   length            number of frames T of an episode
   prefix            frames that a generated continuation is given
   condition_size    A, width of the condition; 0 where there is none
+  asks_classes      whether a predictable frame is one of a class, not a repeat
   sample(key, images) -> Episode    one sequence; pure, runs inside `jax.jit`
 
 and raises `ValueError` when it is made with parameters that make no sense.

@@ -1,6 +1,7 @@
 """A map of images, and a walk in it."""
 
 import dataclasses
+from typing import ClassVar
 
 import jax
 import jax.numpy as jnp
@@ -35,6 +36,7 @@ class Navigation:
   columns: int
   length: int
   binarize: bool = False
+  asks_classes: ClassVar[bool] = False
 
   def __post_init__(self) -> None:
     """Raises `ValueError` for a grid below two cells, or below three frames."""

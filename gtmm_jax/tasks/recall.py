@@ -1,6 +1,7 @@
 """Recall tasks: what was shown first is asked for in the same order."""
 
 import dataclasses
+from typing import ClassVar
 
 import jax
 import jax.numpy as jnp
@@ -28,6 +29,7 @@ class PerfectRecall:
   pre_recall: int
   recall: int
   binarize: bool = False
+  asks_classes: ClassVar[bool] = False
 
   def __post_init__(self) -> None:
     """Raises `ValueError` unless 1 <= k <= l."""
@@ -93,6 +95,7 @@ class ParityRecall:
   pre_recall: int
   recall: int
   binarize: bool = False
+  asks_classes: ClassVar[bool] = True
 
   def __post_init__(self) -> None:
     """Raises `ValueError` unless 1 <= k <= l."""
