@@ -1,0 +1,180 @@
+r"""Runs every cell of a grid with run.py, and makes one table of all.
+
+  python experiments/study.py --grid=experiments/grids/tasks.json
+
+The same command again goes on where it ended: cells that are complete are not
+run again. A grid is a JSON file, {"cells": [BLOCK, ...]}, where a BLOCK has
+"flags", given to each of its runs, and "over", lists of values of further
+flags; there is a cell for each combination of these.
+"""
+
+import concurrent.futures
+import json
+import os
+import pathlib
+import subprocess
+import sys
+from typing import Any
+
+import command
+from absl import app, flags
+from rich.console import Console
+
+FLAGS = flags.FLAGS
+
+_RUN = pathlib.Path(__file__).with_name('run.py')
+
+
+def define_flags() -> None:
+  """Defines every flag of this program."""
+  flags.DEFINE_string('grid', None, 'File of the grid; must be given.')
+  flags.DEFINE_string(
+    'folder',
+    None,
+    'Where the runs are kept, a folder and a log each. Default: runs/GRID, '
+    'where GRID is the name of the file.',
+  )
+  flags.DEFINE_string(
+    'output',
+    None,
+    'The table, OUTPUT.json and OUTPUT.md. Default: FOLDER/table.',
+  )
+  flags.DEFINE_integer(
+    'jobs',
+    1,
+    'Runs at a time, >= 1. Two share a CPU well; on an accelerator, take one.',
+  )
+
+
+def main(_: list[str]) -> None:
+  """Runs what is left to run, then writes the table."""
+  import study_table
+
+  console = command.console()
+  try:
+    cells, folder, output = _prepare()
+  except (ValueError, OSError) as error:
+    command.fail(error)
+  console.print(f'{len(cells)} cells, in {folder}')
+  failed = {}
+  with concurrent.futures.ThreadPoolExecutor(FLAGS.jobs) as pool:
+    running = {
+      pool.submit(_run, name, own, folder): name for name, own in cells.items()
+    }
+    for done in concurrent.futures.as_completed(running):
+      name = running[done]
+      if problem := done.result():
+        failed[name] = problem
+      _say(console, name, problem, study_table.cell(folder / name))
+  rows = {name: study_table.cell(folder / name) for name in cells}
+  rows = {name: row for name, row in rows.items() if row and name not in failed}
+  if rows:
+    for path in study_table.write(rows, output, console):
+      console.print(str(path))
+  if failed:
+    command.fail(
+      f'{len(failed)} of {len(cells)} cells failed: {", ".join(failed)}; see '
+      f'their logs in {folder}.'
+    )
+
+
+def _prepare() -> tuple[dict[str, dict[str, Any]], pathlib.Path, pathlib.Path]:
+  """The cells, the folder of runs, and the stem of the table.
+
+  Raises:
+    ValueError: if a flag or the grid makes no sense.
+    OSError: if the grid cannot be read, or a folder not be made.
+  """
+  if FLAGS.grid is None:
+    raise ValueError('--grid is missing; name the file of a grid.')
+  if FLAGS.jobs < 1:
+    raise ValueError(f'--jobs is {FLAGS.jobs}; it must be at least 1.')
+  file = pathlib.Path(FLAGS.grid).expanduser()
+  cells = read(file)
+  folder = pathlib.Path(FLAGS.folder or pathlib.Path('runs') / file.stem)
+  folder = folder.expanduser()
+  output = pathlib.Path(FLAGS.output or folder / 'table').expanduser()
+  for path in (folder, output.parent):
+    path.mkdir(parents=True, exist_ok=True)
+    if not os.access(path, os.W_OK):
+      raise ValueError(f'{path} cannot be written; name another folder.')
+  return cells, folder, output
+
+
+def read(file: pathlib.Path) -> dict[str, dict[str, Any]]:
+  """The flags of each cell, by the cell's name.
+
+  Args:
+    file: of the grid.
+
+  Returns:
+    For each cell, in order, flags of run.py and their values. Its name joins
+    the values that the grid varies.
+
+  Raises:
+    ValueError: if it is not a grid.
+    OSError: if it cannot be read.
+  """
+  try:
+    blocks = json.loads(file.read_text())['cells']
+    cells = {}
+    for block in blocks:
+      for varied in _combinations(block['over']):
+        own = {**block['flags'], **varied}
+        name = '-'.join(str(value) for value in varied.values())
+        if not name or 'workdir' in own or cells.setdefault(name, own) != own:
+          raise ValueError(
+            f'{file}: the cell {name!r} has no name of its own, or sets the '
+            f'workdir; vary in "over" what tells cells apart.'
+          )
+  except (json.JSONDecodeError, KeyError, TypeError, AttributeError) as error:
+    raise ValueError(
+      f'{file} is not a grid ({error!r}); it must be '
+      f'{{"cells": [{{"flags": {{...}}, "over": {{FLAG: [...]}}}}]}}.'
+    ) from error
+  if not cells:
+    raise ValueError(f'{file} has no cells.')
+  return cells
+
+
+def _combinations(over: dict[str, list[Any]]) -> list[dict[str, Any]]:
+  """Each combination of the values, the last flag's changing fastest."""
+  combined: list[dict[str, Any]] = [{}]
+  for flag, values in over.items():
+    combined = [{**one, flag: value} for one in combined for value in values]
+  return combined
+
+
+def _run(name: str, own: dict[str, Any], folder: pathlib.Path) -> str:
+  """Runs one cell; returns what was wrong with it, or nothing."""
+  given = [f'--{flag}={value}' for flag, value in own.items()]
+  log = folder / f'{name}.log'
+  with log.open('a') as file:
+    code = subprocess.run(
+      [sys.executable, str(_RUN), *given, f'--workdir={folder / name}'],
+      stdout=file,
+      stderr=subprocess.STDOUT,
+      stdin=subprocess.DEVNULL,
+      check=False,
+    ).returncode
+  if not code:
+    return ''
+  lines = [line for line in log.read_text().splitlines() if line.strip()]
+  return f'ended with code {code}: {lines[-1] if lines else "no output"}'
+
+
+def _say(
+  console: Console, name: str, problem: str, row: dict[str, Any] | None
+) -> None:
+  """A line on a cell that has ended."""
+  if problem or row is None:
+    console.print(f'{name}: {problem or "left no evaluation"}')
+    return
+  ratio = row['summary']['ratio']
+  told = '-' if ratio is None else f'{ratio[0]:.3f}'
+  console.print(f'{name}: KL predictable / new {told}')
+
+
+if __name__ == '__main__':
+  define_flags()
+  app.run(main, flags_parser=command.parse_flags)

@@ -1,0 +1,215 @@
+"""Studies: grids read, cells run and resumed, tables made of what they left."""
+
+import json
+import pathlib
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+import study
+import study_table
+from rich.console import Console
+
+from gtmm_jax import presets, records
+
+ROOT = pathlib.Path(__file__).resolve().parents[1]
+
+# Stands for run.py: leaves the records of a run with the flags it was given,
+# or fails on the model lru. Counts how often it trained.
+_RUN = """
+import pathlib, sys
+import numpy as np
+from gtmm_jax import records
+
+flags = dict(flag[2:].split('=', 1) for flag in sys.argv[1:])
+folder = pathlib.Path(flags['workdir'])
+print('hello')
+if flags['model'] == 'lru':
+  print('run.py: no such luck', file=sys.stderr)
+  sys.exit(2)
+if records.read_evaluation(folder) is not None:
+  sys.exit(0)
+with open(folder.parent / 'trained', 'a') as file:
+  file.write(folder.name + ' ')
+records.write_config(folder, {
+  'settings': {'task': flags['task'], 'model': flags['model'],
+               'steps': int(flags['steps'])},
+  'versions': {'jax': '1.2.3'},
+  'device': {'kind': 'cpu'},
+  'data': {'source': 'drawn', 'checksum': '0', 'flag': 'bundled'},
+})
+arrays = {
+  'negative_bound': np.array([1000.0, 1002.0]),
+  'log_likelihood': np.full((2, 3), -300.0),
+  'kl': np.full((2, 3), 9.0),
+  'kl_last': np.array([4.0, 6.0]),
+  'kl_new': np.array([10.0, 10.0]),
+  'kl_predictable': np.array([5.0, 6.0]),
+  'failed_at': np.array([None, None], object),
+}
+records.append_metrics(folder, {'step': 3, 'seconds': 7.5, **arrays})
+records.write_evaluation(folder, {
+  'step': 3, 'episodes': 20, **arrays,
+  'retrieval_ahead': np.array([0.5, 0.7]),
+  'retrieval_free': np.array([np.nan, np.nan]),
+  'retrieval_chance': np.array([0.1, 0.1]),
+})
+"""
+
+
+def _grid(folder, content):
+  file = folder / 'grid.json'
+  text = content if isinstance(content, str) else json.dumps(content)
+  file.write_text(text)
+  return file
+
+
+def _block(models, **flags):
+  return {
+    'flags': {'steps': 3, **flags},
+    'over': {'task': ['perfect_recall', 'navigation'], 'model': models},
+  }
+
+
+def _study(folder, grid, *flags):
+  """study.py with the stand-in for run.py."""
+  (folder / 'run.py').write_text(_RUN)
+  program = (
+    f'import pathlib, sys; sys.path.insert(0, {str(ROOT / "experiments")!r})\n'
+    'import command, study\n'
+    'from absl import app\n'
+    'study._RUN = pathlib.Path("run.py").absolute()\n'
+    'study.define_flags()\n'
+    'app.run(study.main, flags_parser=command.parse_flags)\n'
+  )
+  return subprocess.run(
+    [sys.executable, '-c', program, f'--grid={grid}', *flags],
+    cwd=folder,
+    capture_output=True,
+    text=True,
+    check=False,
+  )
+
+
+def test_cells_are_all_combinations_in_order(tmp_path):
+  last = {'flags': {'store': 'mean'}, 'over': {'model': ['vrnn']}}
+  grid = _grid(tmp_path, {'cells': [_block(['ntm', 'dnc']), last]})
+  cells = study.read(grid)
+  assert list(cells) == [
+    'perfect_recall-ntm',
+    'perfect_recall-dnc',
+    'navigation-ntm',
+    'navigation-dnc',
+    'vrnn',
+  ]
+  assert cells['navigation-ntm'] == {
+    'steps': 3,
+    'task': 'navigation',
+    'model': 'ntm',
+  }
+  assert cells['vrnn'] == {'store': 'mean', 'model': 'vrnn'}
+
+
+@pytest.mark.parametrize(
+  'content, words',
+  [
+    ('{', 'not a grid'),
+    ('[]', 'not a grid'),
+    ({'cell': []}, 'not a grid'),
+    ({'cells': [{'over': {'model': ['ntm']}}]}, 'not a grid'),
+    ({'cells': [{'flags': {}, 'over': {'steps': 3}}]}, 'not a grid'),
+    ({'cells': [{'flags': {}, 'over': ['model']}]}, 'not a grid'),
+    ({'cells': []}, 'no cells'),
+    ({'cells': [{'flags': {}, 'over': {'model': []}}]}, 'no cells'),
+    ({'cells': [{'flags': {}, 'over': {}}]}, 'no name of its own'),
+    ({'cells': [_block(['ntm']), _block(['ntm'], seed=1)]}, 'no name'),
+    ({'cells': [_block(['ntm'], workdir='here')]}, 'workdir'),
+  ],
+)
+def test_what_is_no_grid_is_refused(tmp_path, content, words):
+  with pytest.raises(ValueError, match=words) as caught:
+    study.read(_grid(tmp_path, content))
+  assert 'grid.json' in str(caught.value)
+
+
+def test_committed_grids_name_what_there_is():
+  grids = sorted((ROOT / 'experiments' / 'grids').glob('*.json'))
+  assert grids
+  for grid in grids:
+    for flags in study.read(grid).values():
+      assert flags['task'] in presets.TASKS
+      assert flags['model'] in presets.MODELS
+
+
+def test_a_study_runs_what_is_left_and_makes_the_table(tmp_path):
+  grid = _grid(tmp_path, {'cells': [_block(['vrnn', 'dnc'])]})
+  first = _study(tmp_path, grid, '--jobs=2')
+  assert first.returncode == 0, first.stderr
+  folder = tmp_path / 'runs' / 'grid'
+  trained = (folder / 'trained').read_text()
+  assert sorted(trained.split()) == sorted(study.read(grid))
+  rows = json.loads((folder / 'table.json').read_text())
+  assert list(rows) == list(study.read(grid))
+  row = rows['navigation-dnc']
+  assert row['settings'] == {'task': 'navigation', 'model': 'dnc', 'steps': 3}
+  assert (row['training_seconds'], row['episodes']) == (7.5, 20)
+  np.testing.assert_allclose(row['summary']['ratio'], [0.55, 0.05])
+  assert row['summary']['retrieval_free'] is None
+  text = (folder / 'table.md').read_text()
+  assert '| `navigation` | 0.550 ± 0.050 | 0.550 ± 0.050 |' in text
+  assert '1,001.0 ± 1.0 | 0.600 ± 0.100 | - |' in text
+  assert first.stdout.count('predictable / new 0.550') == 4
+  again = _study(tmp_path, grid)
+  assert again.returncode == 0, again.stderr
+  assert (folder / 'trained').read_text() == trained
+
+
+def test_a_cell_that_fails_is_named_and_the_others_are_kept(tmp_path):
+  grid = _grid(tmp_path, {'cells': [_block(['lru', 'dnc'])]})
+  output = tmp_path / 'deep' / 'tasks'
+  result = _study(tmp_path, grid, f'--output={output}', '--folder=runs/here')
+  assert result.returncode == 2
+  assert '2 of 4 cells failed' in result.stderr
+  assert 'code 2: run.py: no such luck' in result.stdout
+  rows = json.loads(pathlib.Path(f'{output}.json').read_text())
+  assert list(rows) == ['perfect_recall-dnc', 'navigation-dnc']
+  log = (tmp_path / 'runs' / 'here' / 'navigation-lru.log').read_text()
+  assert 'hello' in log and 'no such luck' in log
+
+
+@pytest.mark.parametrize(
+  'flags, words',
+  [
+    (['--jobs=0'], '--jobs is 0'),
+    (['--grid=nowhere.json'], 'nowhere.json'),
+    (['--folder=grid.json/runs'], 'grid.json'),
+  ],
+)
+def test_a_mistake_ends_in_one_line(tmp_path, flags, words):
+  grid = _grid(tmp_path, {'cells': [_block(['dnc'])]})
+  result = _study(tmp_path, grid.name, *flags)
+  assert result.returncode == 2
+  assert len(result.stderr.splitlines()) == 1 and words in result.stderr
+  assert not (tmp_path / 'runs').exists()
+
+
+def test_models_that_have_two_cells_on_a_task_get_no_table_of_ratios(tmp_path):
+  summary = {'ratio': (0.5, None)}
+  rows = {
+    name: {
+      'settings': {'task': 'navigation', 'model': 'dnc', 'steps': 3},
+      'summary': summary,
+    }
+    for name in ('one', 'other')
+  }
+  study_table.write(
+    rows, tmp_path / 'v1.5', Console(file=(tmp_path / 'o').open('w'))
+  )
+  text = (tmp_path / 'v1.5.md').read_text()
+  assert '`navigation`' not in text and text.count('| 0.500 |') == 2
+
+
+def test_a_run_that_is_not_complete_has_no_cell(tmp_path):
+  assert study_table.cell(tmp_path) is None
+  assert records.read_evaluation(tmp_path) is None
