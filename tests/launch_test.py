@@ -374,7 +374,8 @@ def test_checks_run_in_order_with_the_arguments_for_pytest(project: Project):
     'ruff check',
     'ruff format --check',
     'lint-imports ',
-    'python -m pytest -m slow -k a or b',
+    'python -m pytest --numprocesses=auto --maxprocesses=4 --dist=loadfile '
+    '-m slow -k a or b',
   ]
 
 
@@ -396,5 +397,6 @@ def test_dry_run_of_the_checks(project: Project):
     [str(folder / 'ruff'), 'check'],
     [str(folder / 'ruff'), 'format', '--check'],
     [str(folder / 'lint-imports')],
-    [str(folder / 'python'), '-m', 'pytest', '-m', 'slow'],
+    [str(folder / 'python'), '-m', 'pytest', '--numprocesses=auto']
+    + ['--maxprocesses=4', '--dist=loadfile', '-m', 'slow'],
   ]

@@ -20,7 +20,7 @@ import drawing
 import preparation
 import session
 
-from gtmm_jax import checkpoints, records, train
+from gtmm_jax import checkpoints, presets, records, train
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 RUN = ROOT / 'experiments' / 'run.py'
@@ -127,6 +127,12 @@ def test_a_run_leaves_records_checkpoints_and_figures(whole):
     rtol=1e-5,
   )
   assert evaluation['predictable'] == [0.0] * 10 + [1.0] * 2
+  for name in ('retrieval_ahead', 'retrieval_free'):
+    # A share of 6 episodes of 2 predictable frames.
+    counts = 12 * np.array(evaluation[name])
+    np.testing.assert_allclose(counts, np.round(counts), atol=1e-4)
+  assert np.shape(evaluation['retrieval_chance']) == (2,)
+  assert evaluation['classifier_accuracy'] is None
   assert sorted(os.listdir(whole / 'figures')) == FIGURES
   steps = [n for n in os.listdir(whole / 'checkpoints') if n.isdigit()]
   assert sorted(steps) == ['6', '8']
@@ -190,7 +196,7 @@ def test_an_interrupted_run_goes_on_to_the_same_records(
 KILLED = """
 import os, signal, sys
 sys.path.insert(0, {folder!r})
-from gtmm_jax import records
+from gtmm_jax import presets, records
 append, lines = records.append_metrics, []
 def append_or_die(*args):
   lines.append(args)
@@ -324,6 +330,63 @@ def test_a_complete_run_prints_its_summary_and_trains_nothing(
   assert 'complete' in out and 'KL predictable / new' in out
   assert str(whole / 'figures' / 'results.png') in out
   assert (whole / 'metrics.jsonl').read_bytes() == before
+
+
+def test_where_a_class_is_asked_for_a_classifier_judges(tmp_path, capsys):
+  _run(tmp_path, task='parity_recall', pre_recall=3, steps=2, replicas=1)
+  evaluation = records.read_evaluation(tmp_path)
+  assert evaluation['classifier_accuracy'] > 0.95
+  for name in ('retrieval_ahead', 'retrieval_free'):
+    assert 0 <= evaluation[name][0] <= 1
+  # Of two classes, chance is what position tells, not what memory does.
+  assert evaluation['retrieval_chance'] == [None]
+  assert 'of held-out digits' in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+  'changes, words',
+  [
+    ({'rows': 4}, '--rows means nothing to dynamic_dependency'),
+    ({'length': 9}, '--pre_recall and --recall'),
+    ({'task': 'navigation'}, '--recall means nothing to navigation'),
+    ({'task': 'navigation', 'recall': None, 'rows': 0}, 'rows is 0'),
+    ({'task': 'navigation', 'recall': None, 'length': 0}, 'length is 0'),
+    ({'task': 'similarity_cued_recall', 'recall': 1}, 'at least 2'),
+    ({'task': 'one_shot_recall', 'data': 'files:none'}, 'images_background'),
+  ],
+)
+def test_a_size_that_a_task_does_not_have_is_refused(tmp_path, changes, words):
+  with pytest.raises(ValueError, match=words):
+    preparation.prepare(_request(tmp_path / 'run', **changes))
+  assert not (tmp_path / 'run').exists()
+
+
+@pytest.mark.parametrize('preset', presets.PRESETS)
+@pytest.mark.parametrize('task', presets.TASKS)
+def test_every_task_is_prepared_for_every_model(tmp_path, task, preset):
+  for model in presets.MODELS:
+    prepared = preparation.prepare(
+      _request(
+        tmp_path / 'run', task=task, model=model, preset=preset, recall=None
+      )
+    )
+    sizes = presets.PRESETS[preset].episodes[task]
+    recorded = prepared.config['settings']
+    assert {name: recorded[name] for name in sizes} == sizes
+    assert {
+      recorded[name] for name in presets.EPISODE_SETTINGS if name not in sizes
+    } == {None}
+    is_drawn = 'drawn' in prepared.config['data']['source']
+    assert is_drawn == (task == 'one_shot_recall')
+
+
+def test_held_out_characters_are_not_those_of_training(tmp_path):
+  loaded = preparation.prepare(
+    _request(tmp_path, task='one_shot_recall')
+  ).images
+  training, held_out = set(loaded.training.labels), set(loaded.held_out.labels)
+  assert (len(training), len(held_out)) == (50 * 27, 50 * 3)
+  assert not training & held_out
 
 
 @pytest.mark.parametrize(
