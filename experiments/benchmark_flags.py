@@ -44,7 +44,9 @@ def define_flags() -> None:
     + command.preset_default('store'),
   )
   flags.DEFINE_string(
-    'data', 'bundled', 'Digits: bundled, tfds or files:FOLDER, as in run.py.'
+    'data',
+    'bundled',
+    'Digits or characters: bundled, tfds or files:FOLDER, as in run.py.',
   )
   flags.DEFINE_string(
     'data_dir',

@@ -29,8 +29,9 @@ _ROWS = {
   'kl_last': 'KL of the last frame, nats',
   'ratio': 'KL predictable / new',
   'retrieval_ahead': 'retrieved one step ahead',
+  'retrieval_ahead_chance': '  by chance',
   'retrieval_free': 'retrieved free-running',
-  'retrieval_chance': 'retrieved by chance',
+  'retrieval_free_chance': '  by chance',
 }
 
 
@@ -163,7 +164,8 @@ def show(workdir: pathlib.Path, settings: Any, console: Console) -> None:
   )
   if evaluation['classifier_accuracy'] is not None:
     console.print(
-      f'Retrieved means: a classifier finds the class; it is right on '
+      f'Retrieved means: a classifier finds the class, one of two whose '
+      f'places are known; it is right on '
       f'{evaluation["classifier_accuracy"]:.1%} of held-out digits.'
     )
   for replica, step in failed:

@@ -116,7 +116,7 @@ def _draw_overlay(
   prefix = prepared.task.prefix
   for name, seen, dreamed in (
     (f'generated after frame {prefix}', prefix, after),
-    ('generated from the first frame on', 1, on),
+    ('generated after frame 1', 1, on),
   ):
     rows.append((name, np.concatenate([truth[:seen], dreamed[:, 0]])))
   condition = np.asarray(episode.condition[:, 0])

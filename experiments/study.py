@@ -12,6 +12,7 @@ import concurrent.futures
 import json
 import os
 import pathlib
+import re
 import subprocess
 import sys
 from typing import Any
@@ -56,16 +57,11 @@ def main(_: list[str]) -> None:
   except (ValueError, OSError) as error:
     command.fail(error)
   console.print(f'{len(cells)} cells, in {folder}')
-  failed = {}
-  with concurrent.futures.ThreadPoolExecutor(FLAGS.jobs) as pool:
-    running = {
-      pool.submit(_run, name, own, folder): name for name, own in cells.items()
-    }
-    for done in concurrent.futures.as_completed(running):
-      name = running[done]
-      if problem := done.result():
-        failed[name] = problem
-      _say(console, name, problem, study_table.cell(folder / name))
+  try:
+    failed = _run_all(cells, folder, console)
+  except KeyboardInterrupt:
+    print('\nInterrupted. The same command goes on with what is left.')
+    sys.exit(130)
   rows = {name: study_table.cell(folder / name) for name in cells}
   rows = {name: row for name, row in rows.items() if row and name not in failed}
   if rows:
@@ -76,6 +72,28 @@ def main(_: list[str]) -> None:
       f'{len(failed)} of {len(cells)} cells failed: {", ".join(failed)}; see '
       f'their logs in {folder}.'
     )
+
+
+def _run_all(
+  cells: dict[str, dict[str, Any]], folder: pathlib.Path, console: Console
+) -> list[str]:
+  """Runs the cells; returns the names of those that failed."""
+  import study_table
+
+  failed = []
+  pool = concurrent.futures.ThreadPoolExecutor(FLAGS.jobs)
+  try:
+    running = {
+      pool.submit(_run, name, own, folder): name for name, own in cells.items()
+    }
+    for done in concurrent.futures.as_completed(running):
+      name, problem = running[done], done.result()
+      failed += [name] if problem else []
+      _say(console, name, problem, study_table.cell(folder / name))
+  finally:
+    # Where it was interrupted, so were the runs; those to come are not begun.
+    pool.shutdown(cancel_futures=True)
+  return failed
 
 
 def _prepare() -> tuple[dict[str, dict[str, Any]], pathlib.Path, pathlib.Path]:
@@ -122,11 +140,18 @@ def read(file: pathlib.Path) -> dict[str, dict[str, Any]]:
       for varied in _combinations(block['over']):
         own = {**block['flags'], **varied}
         name = '-'.join(str(value) for value in varied.values())
-        if not name or 'workdir' in own or cells.setdefault(name, own) != own:
+        # A folder's name, and never a way out of the study's.
+        if (
+          not re.fullmatch(r'\w[\w.,+=-]*', name)
+          or name in cells
+          or 'workdir' in own
+        ):
           raise ValueError(
-            f'{file}: the cell {name!r} has no name of its own, or sets the '
-            f'workdir; vary in "over" what tells cells apart.'
+            f'{file}: the cell {name!r} has no name of its own that a folder '
+            f'can have, or sets the workdir; vary in "over" what tells cells '
+            f'apart, and no paths.'
           )
+        cells[name] = own
   except (json.JSONDecodeError, KeyError, TypeError, AttributeError) as error:
     raise ValueError(
       f'{file} is not a grid ({error!r}); it must be '

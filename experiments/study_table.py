@@ -1,7 +1,5 @@
 """The table that study.py makes: what runs of a grid came to."""
 
-import json
-import os
 import pathlib
 from collections.abc import Mapping
 from typing import Any
@@ -10,6 +8,7 @@ from rich.console import Console
 from rich.table import Table
 
 from gtmm_jax import records
+from gtmm_jax.records import documents
 
 # Column by column: the name in the summary, what is printed above it.
 _COLUMNS = {
@@ -19,12 +18,18 @@ _COLUMNS = {
   'kl_last': 'KL last frame',
   'negative_bound': 'negative bound',
   'retrieval_ahead': 'retrieved ahead',
+  'retrieval_ahead_chance': 'by chance',
   'retrieval_free': 'retrieved free',
+  'retrieval_free_chance': 'by chance',
 }
+# Columns that a terminal has room for; all are in the files.
+_SHOWN = 5
 _TOLD = (
   'KL in nats a frame, negative bound in nats a sequence, retrieval as a share '
   'of predictable frames, over held-out episodes: mean ± standard error over '
-  'replicas, where there are several.'
+  'replicas, where there are several. New frames of similarity-cued recall '
+  'include the cue. Of the two answers of parity recall half are right for who '
+  'knows but their places.'
 )
 
 
@@ -35,8 +40,9 @@ def cell(workdir: pathlib.Path) -> dict[str, Any] | None:
     workdir: of the run.
 
   Returns:
-    Its `settings`, `versions`, `device`, `data`, `training_seconds`, `episodes`
-    and `summary`: for each metric mean and standard error, or None.
+    Its `settings`, `versions`, `device`, `data`, `training_seconds`, `step`,
+    `episodes`, `failed_replicas` and `summary`: for each metric mean and
+    standard error, or None.
   """
   evaluation = records.read_evaluation(workdir)
   if evaluation is None:
@@ -46,6 +52,7 @@ def cell(workdir: pathlib.Path) -> dict[str, Any] | None:
     **{name: config[name] for name in ('settings', 'versions', 'device')},
     'data': {name: config['data'][name] for name in ('source', 'checksum')},
     'training_seconds': lines[-1]['seconds'] if lines else None,
+    'step': evaluation['step'],
     'episodes': evaluation['episodes'],
     'failed_replicas': records.failed_replicas(evaluation),
     'summary': records.summarise(evaluation),
@@ -67,22 +74,22 @@ def write(
   """
   headings = ['cell', 'steps', *_COLUMNS.values()]
   body = [
-    [name, f'{row["settings"]["steps"]:,}', *map(_text, _values(row))]
+    [name, f'{row["step"]:,}', *map(_text, _values(row))]
     for name, row in rows.items()
   ]
   table = Table()
-  for index, heading in enumerate(headings):
+  for index, heading in enumerate(headings[:_SHOWN]):
     table.add_column(heading, justify='right' if index else 'left')
   for line in body:
-    table.add_row(*line)
+    table.add_row(*line[:_SHOWN])
   console.print(table)
   parts = [_TOLD]
   if ratios := _ratios(rows):
     parts += ['KL of predictable frames / KL of new frames:', ratios]
   parts.append(_markdown(headings, body))
   paths = [stem.with_name(f'{stem.name}.{kind}') for kind in ('json', 'md')]
-  _replace(paths[0], json.dumps(rows, indent=1, allow_nan=False) + '\n')
-  _replace(paths[1], '\n\n'.join(parts) + '\n')
+  documents.replace_document(paths[0], documents.as_json(rows))
+  documents.replace(paths[1], ('\n\n'.join(parts) + '\n').encode())
   return paths
 
 
@@ -120,10 +127,3 @@ def _text(value: Any) -> str:
 def _markdown(headings: list[str], body: list[list[str]]) -> str:
   lines = [headings, ['---'] * len(headings), *body]
   return '\n'.join(f'| {" | ".join(line)} |' for line in lines)
-
-
-def _replace(path: pathlib.Path, text: str) -> None:
-  """Writes a file that takes the place of an older one once it is whole."""
-  temporary = path.with_name(f'.{path.name}.{os.getpid()}')
-  temporary.write_text(text)
-  temporary.replace(path)

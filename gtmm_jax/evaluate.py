@@ -99,7 +99,8 @@ def evaluate_batch(
     prefix,
     binarize,
     variables,
-    jax.random.fold_in(batch_key, 1),
+    # Not 0 or 1, which give the two keys that a batch splits this one into.
+    jax.random.fold_in(batch_key, 2),
     (episode, noise, inference.steps),
   )
   classify = judge and functools.partial(classifier.classify, judge)
@@ -126,7 +127,7 @@ def generate_twice(
     prefix: true frames that free-running generation is given.
     binarize: whether generated frames that are encoded again are drawn.
     variables: of the model.
-    key: random key.
+    key: random key of the pixels of frames that are encoded again.
     watched: the episodes, the noise of their latents, and the steps that
       `free_energy.infer` made of both.
 
@@ -134,8 +135,8 @@ def generate_twice(
     The frames.
   """
   episode, noise, steps = watched
-  ahead_key, frame_key = jax.random.split(key)
-  z = steps.prior.sample(jax.random.normal(ahead_key, noise.shape))
+  # The prior at t depends on noise before t alone, so that at t is still free.
+  z = steps.prior.sample(noise)
   ahead = problem.model.apply(variables, z, steps.context, method='decode')
   # Where pixels are sampled, so are those of a frame that is encoded again.
   later = episode.frames[prefix:].shape
@@ -145,7 +146,7 @@ def generate_twice(
     episode.frames[:prefix],
     episode.condition,
     noise,
-    jax.random.uniform(frame_key, later) if binarize else None,
+    jax.random.uniform(key, later) if binarize else None,
   )
   free = jnp.concatenate([episode.frames[:prefix], dream.frames])
   return Generated(ahead.mean, free)

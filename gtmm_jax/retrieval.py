@@ -4,7 +4,8 @@ A generated frame is right where the nearest of its episode's earlier frames
 shows the image that the true frame repeats; where a class is asked for, where a
 classifier finds that class. Frames of an episode are generated twice: one step
 ahead, from the prior given the true past, and free-running, from a prefix and
-whatever was generated after it.
+whatever was generated after it. In the second, what was first seen in the
+prefix has to look as it did there; what was first generated, as it did then.
 """
 
 from collections.abc import Callable
@@ -25,8 +26,9 @@ class Tally(NamedTuple):
     ahead: those of them that were right one step ahead.
     asked_free: predictable frames after the prefix.
     free: those of them that were right free-running.
-    chance: probability that any earlier frame, drawn alike, would be right,
-      summed over `asked`; 0 where a class is asked for.
+    chance: probability that any frame it could be, drawn alike, would be
+      right, summed over `asked`; 0 where a class is asked for.
+    chance_free: likewise, summed over `asked_free`.
   """
 
   asked: Array
@@ -34,6 +36,7 @@ class Tally(NamedTuple):
   asked_free: Array
   free: Array
   chance: Array
+  chance_free: Array
 
 
 def zeros() -> Tally:
@@ -56,23 +59,28 @@ def origins(source: Array) -> Array:
   return first
 
 
-def same_image(source: Array) -> tuple[Array, Array]:
+def same_image(source: Array, prefix: int) -> tuple[Array, Array]:
   """Which earlier frames show what frame t shows, and which another image.
 
   Args:
     source: as in `origins`.
+    prefix: true frames; of those after it that repeat one of them, which are
+      themselves in question, none counts.
 
   Returns:
     Two bool [T, T], for frame t (row) and an earlier frame (column); false for
     t itself and for later ones.
   """
   origin, steps = origins(source), jnp.arange(source.shape[0])
-  earlier = steps < steps[:, None]
+  is_sure = (steps < prefix) | (origin >= prefix)
+  earlier = (steps < steps[:, None]) & is_sure
   same = origin == origin[:, None]
   return earlier & same, earlier & ~same
 
 
-def finds_source(generated: Array, seen: Array, source: Array) -> Array:
+def finds_source(
+  generated: Array, seen: Array, source: Array, prefix: int
+) -> Array:
   """Whether the nearest earlier frame shows the right image, bool [T].
 
   Nearest in Euclidean distance over pixels; of frames equally near, one that is
@@ -82,6 +90,7 @@ def finds_source(generated: Array, seen: Array, source: Array) -> Array:
     generated: [T, ...], one frame for each step.
     seen: [T, ...], the episode's frames, true or generated.
     source: int32 [T], as in `origins`.
+    prefix: how many frames of `seen` are true, as in `same_image`.
 
   Returns:
     bool [T]; false where frame t repeats nothing.
@@ -91,7 +100,8 @@ def finds_source(generated: Array, seen: Array, source: Array) -> Array:
   products = jnp.matmul(generated, seen.T, precision='highest')
   distances = jnp.square(seen).sum(1) - 2 * products
   right, wrong = (
-    jnp.where(where, distances, jnp.inf).min(1) for where in same_image(source)
+    jnp.where(where, distances, jnp.inf).min(1)
+    for where in same_image(source, prefix)
   )
   return (right <= wrong) & (source >= 0)
 
@@ -118,32 +128,39 @@ def tally(
   Returns:
     The counts.
   """
-  over_batch = jax.vmap(finds_source, in_axes=1, out_axes=1)
+  length = episode.source.shape[0]
   if classify is None:
-    is_right = over_batch(ahead, episode.frames, episode.source)
-    is_right_free = over_batch(free, free, episode.source)
-    same, other = jax.vmap(same_image, in_axes=1, out_axes=2)(episode.source)
-    count = same.sum(1)
-    chance = count / jnp.maximum(count + other.sum(1), 1)
+    is_right, chance = _judge(ahead, episode.frames, episode.source, length)
+    is_right_free, chance_free = _judge(free, free, episode.source, prefix)
   else:
     is_right, is_right_free = (
       classify(frames) == episode.label for frames in (ahead, free)
     )
-    chance = jnp.zeros(episode.label.shape)
+    chance = chance_free = jnp.zeros(episode.label.shape)
   asked = episode.predictable & ((episode.source >= 0) | (episode.label >= 0))
-  after = asked & (jnp.arange(asked.shape[0]) >= prefix)[:, None]
-  return Tally(
-    *(
-      value.sum(dtype=jnp.float32)
-      for value in (
-        asked,
-        asked & is_right,
-        after,
-        after & is_right_free,
-        jnp.where(asked, chance, 0.0),
-      )
-    )
+  after = asked & (jnp.arange(length) >= prefix)[:, None]
+  counted = (
+    asked,
+    asked & is_right,
+    after,
+    after & is_right_free,
+    jnp.where(asked, chance, 0.0),
+    jnp.where(after, chance_free, 0.0),
   )
+  return Tally(*(each.sum(dtype=jnp.float32) for each in counted))
+
+
+def _judge(
+  generated: Array, seen: Array, source: Array, prefix: int
+) -> tuple[Array, Array]:
+  """Whether each frame finds its source, and by chance would; [T, B] both."""
+
+  def judge(generated, seen, source):
+    same, other = (each.sum(1) for each in same_image(source, prefix))
+    is_right = finds_source(generated, seen, source, prefix)
+    return is_right, same / jnp.maximum(same + other, 1)
+
+  return jax.vmap(judge, in_axes=1, out_axes=1)(generated, seen, source)
 
 
 def accuracies(total: Tally, has_failed: np.ndarray) -> dict[str, np.ndarray]:
@@ -154,18 +171,21 @@ def accuracies(total: Tally, has_failed: np.ndarray) -> dict[str, np.ndarray]:
     has_failed: bool [R]; a replica that has has no accuracy.
 
   Returns:
-    `retrieval_ahead [R]`, `retrieval_free [R]` and `retrieval_chance [R]`, in
-    [0, 1], not a number where nothing was asked; chance not where a class was.
+    `retrieval_ahead [R]` and `retrieval_free [R]`, in [0, 1], and the chance of
+    each, `retrieval_ahead_chance [R]` and `retrieval_free_chance [R]`. Not a
+    number where nothing was asked; chance neither where a class was.
   """
 
   def share(part: np.ndarray, whole: np.ndarray) -> np.ndarray:
     is_missing = has_failed | (whole == 0)
     return part / np.where(is_missing, np.nan, whole)
 
+  def chance(part: np.ndarray, whole: np.ndarray) -> np.ndarray:
+    return share(part, np.where(part > 0, whole, 0))
+
   return {
     'retrieval_ahead': share(total.ahead, total.asked),
+    'retrieval_ahead_chance': chance(total.chance, total.asked),
     'retrieval_free': share(total.free, total.asked_free),
-    'retrieval_chance': share(
-      total.chance, np.where(total.chance > 0, total.asked, 0)
-    ),
+    'retrieval_free_chance': chance(total.chance_free, total.asked_free),
   }

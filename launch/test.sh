@@ -3,6 +3,7 @@
 #
 #   bash launch/test.sh            all but the slow tests
 #   bash launch/test.sh -m slow    the slow ones
+#   bash launch/test.sh -n0 --pdb  in one process, for a debugger
 #
 # Every check runs; the script fails where one of them failed.
 set -eu

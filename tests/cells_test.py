@@ -98,8 +98,10 @@ def test_a_step_at_tiny_sizes(task, model):
   before = initialise(_KEY, episodes)
   after = step(before, _KEY, episodes)
   _check(before, after, length)
-  predictable = np.asarray(episodes.predictable)
-  assert 0 < after.totals.predictable.mean() <= predictable.mean() + 0.5
+  # Of episodes that are drawn alike, each step's is one of the two.
+  shares = np.asarray(episodes.predictable).mean(1)
+  share = float(after.totals.predictable.mean())
+  assert shares.min() - 1e-6 <= share <= shares.max() + 1e-6
 
 
 @pytest.mark.slow

@@ -34,18 +34,29 @@ def _origin(source, t):
   return t
 
 
-def _finds(generated, seen, source, t):
+def _candidates(source, prefix, t):
+  """Frames before t but for generated ones that repeat a true one."""
+  return [j for j in range(t) if j < prefix or _origin(source, j) >= prefix]
+
+
+def _finds(generated, seen, source, t, prefix):
   """The definition, a frame at a time."""
   if source[t] < 0:
     return False
+  candidates = _candidates(source, prefix, t)
   generated, seen = np.float64(generated), np.float64(seen)
-  distances = [((generated[t] - seen[j]) ** 2).sum() for j in range(t)]
-  right = [_origin(source, j) == _origin(source, t) for j in range(t)]
+  distances = [((generated[t] - seen[j]) ** 2).sum() for j in candidates]
+  right = [_origin(source, j) == _origin(source, t) for j in candidates]
   nearest = min(distances)
   return any(
     is_right and distance <= nearest + 1e-4
     for distance, is_right in zip(distances, right, strict=True)
   )
+
+
+def _chance(source, prefix, t):
+  origins = [_origin(source, j) for j in _candidates(source, prefix, t)]
+  return np.mean([origin == _origin(source, t) for origin in origins])
 
 
 def _free(source, predictable, prefix):
@@ -78,22 +89,23 @@ def test_counts_are_those_of_a_loop(name, sizes, noise):
   )
   free[:prefix] = episode.frames[:prefix]
   got = _tally(episode, ahead, free, prefix)
-  right, right_free, asked, after, chance = 0, 0, 0, 0, 0.0
+  right, right_free, asked, after = 0, 0, 0, 0
+  chances = np.zeros(2)
   for b in range(_BATCH):
     source, predictable = episode.source[:, b], episode.predictable[:, b]
     for t in np.flatnonzero(predictable):
       asked += 1
-      right += _finds(ahead[:, b], episode.frames[:, b], source, t)
-      same = [_origin(source, j) == _origin(source, t) for j in range(t)]
-      chance += np.mean(same)
+      right += _finds(ahead[:, b], episode.frames[:, b], source, t, len(source))
+      chances[0] += _chance(source, len(source), t)
     for t in _free(source, predictable, prefix):
       after += 1
-      right_free += _finds(free[:, b], free[:, b], source, t)
+      right_free += _finds(free[:, b], free[:, b], source, t, prefix)
+      chances[1] += _chance(source, prefix, t)
   assert got.asked == asked
   assert got.ahead == right
   assert got.asked_free == after
   assert got.free == right_free
-  np.testing.assert_allclose(got.chance, chance, rtol=1e-5)
+  np.testing.assert_allclose((got.chance, got.chance_free), chances, rtol=1e-5)
   if noise == 0.0:
     assert got.ahead == got.asked > 0
     assert got.free == got.asked_free > 0
@@ -109,10 +121,10 @@ def test_a_frame_equally_near_to_two_is_right():
   # Frames 0 and 1 are of different draws and look the same; 2 repeats 1.
   seen = jnp.array([[1.0, 0.0], [1.0, 0.0], [0.0, 1.0], [1.0, 0.0]])
   source = jnp.array([-1, -1, -1, 1])
-  found = retrieval.finds_source(seen, seen, source)
+  found = retrieval.finds_source(seen, seen, source, 4)
   assert found.tolist() == [False, False, False, True]
   wrong = seen.at[3].set(jnp.array([0.0, 1.0]))
-  assert not retrieval.finds_source(wrong, seen, source)[3]
+  assert not retrieval.finds_source(wrong, seen, source, 4)[3]
 
 
 def test_later_frames_do_not_count():
@@ -120,7 +132,7 @@ def test_later_frames_do_not_count():
   seen = jnp.array([[0.0], [5.0], [6.0], [0.0], [2.2]])
   source = jnp.array([-1, -1, -1, 0, -1])
   generated = seen.at[3].set(2.2)
-  assert retrieval.finds_source(generated, seen, source)[3]
+  assert retrieval.finds_source(generated, seen, source, 5)[3]
 
 
 def test_generated_frames_are_sought_among_generated_ones():
@@ -142,6 +154,19 @@ def test_generated_frames_are_sought_among_generated_ones():
   assert (got.free, got.asked_free) == (0, 1)
 
 
+def test_repeating_its_own_mistake_is_not_right():
+  # Frame 2 and frame 3 both repeat frame 1, which was seen, and look like 9.
+  source = jnp.array([-1, -1, 1, 2, -1])
+  seen = jnp.array([[0.0], [1.0], [9.0], [9.0], [5.0]])
+  assert retrieval.origins(source).tolist() == [0, 1, 1, 1, 4]
+  free = retrieval.finds_source(seen, seen, source, 2)
+  # 9 is nearer to 1 than to 0: right for want of other candidates.
+  assert free.tolist() == [False, False, True, True, False]
+  other = seen.at[0].set(8.0)
+  free = retrieval.finds_source(other, other, source, 2)
+  assert not free.any()
+
+
 def test_classes_are_judged_by_the_classifier():
   episode = _episodes('parity_recall', (6, 4))
   asked = 4 * _BATCH
@@ -156,7 +181,7 @@ def test_classes_are_judged_by_the_classifier():
   assert 0 < zeros < asked
   always = count(lambda frames: jnp.zeros(frames.shape[:2], jnp.int32))
   assert always[:4] == (asked, zeros, asked, zeros)
-  assert always.chance == 0
+  assert always.chance == always.chance_free == 0
 
 
 def test_accuracies_of_replicas():
@@ -166,13 +191,17 @@ def test_accuracies_of_replicas():
     asked_free=np.array([2.0, 2.0, 0.0]),
     free=np.array([2.0, 1.0, 0.0]),
     chance=np.array([0.5, 0.0, 0.0]),
+    chance_free=np.array([0.5, 0.0, 0.0]),
   )
   got = retrieval.accuracies(total, np.array([False, False, False]))
   nan = np.nan
   np.testing.assert_array_equal(got['retrieval_ahead'], [0.25, 0.5, nan])
   np.testing.assert_array_equal(got['retrieval_free'], [1.0, 0.5, nan])
   # Where a class was asked for, there is no chance to tell of.
-  np.testing.assert_array_equal(got['retrieval_chance'], [0.125, nan, nan])
+  for name, first in (('ahead', 0.125), ('free', 0.25)):
+    np.testing.assert_array_equal(
+      got[f'retrieval_{name}_chance'], [first, nan, nan]
+    )
   failed = retrieval.accuracies(total, np.array([True, False, False]))
   assert all(np.isnan(values[0]) for values in failed.values())
   assert failed['retrieval_ahead'][1] == 0.5

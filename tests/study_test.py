@@ -1,9 +1,12 @@
 """Studies: grids read, cells run and resumed, tables made of what they left."""
 
 import json
+import os
 import pathlib
+import signal
 import subprocess
 import sys
+import time
 
 import numpy as np
 import pytest
@@ -53,7 +56,8 @@ records.write_evaluation(folder, {
   'step': 3, 'episodes': 20, **arrays,
   'retrieval_ahead': np.array([0.5, 0.7]),
   'retrieval_free': np.array([np.nan, np.nan]),
-  'retrieval_chance': np.array([0.1, 0.1]),
+  'retrieval_ahead_chance': np.array([0.1, 0.1]),
+  'retrieval_free_chance': np.array([0.1, 0.1]),
 })
 """
 
@@ -73,8 +77,15 @@ def _block(models, **flags):
 
 
 def _study(folder, grid, *flags):
-  """study.py with the stand-in for run.py."""
-  (folder / 'run.py').write_text(_RUN)
+  """What study.py says and ends with, given the stand-in for run.py."""
+  process = _start(folder, grid, _RUN, *flags)
+  out, err = process.communicate()
+  return subprocess.CompletedProcess((), process.returncode, out, err)
+
+
+def _start(folder, grid, run, *flags):
+  """study.py, with a stand-in for run.py."""
+  (folder / 'run.py').write_text(run)
   program = (
     f'import pathlib, sys; sys.path.insert(0, {str(ROOT / "experiments")!r})\n'
     'import command, study\n'
@@ -83,12 +94,13 @@ def _study(folder, grid, *flags):
     'study.define_flags()\n'
     'app.run(study.main, flags_parser=command.parse_flags)\n'
   )
-  return subprocess.run(
+  return subprocess.Popen(
     [sys.executable, '-c', program, f'--grid={grid}', *flags],
     cwd=folder,
-    capture_output=True,
+    stdout=subprocess.PIPE,
+    stderr=subprocess.PIPE,
     text=True,
-    check=False,
+    start_new_session=True,
   )
 
 
@@ -125,6 +137,8 @@ def test_cells_are_all_combinations_in_order(tmp_path):
     ({'cells': [{'flags': {}, 'over': {}}]}, 'no name of its own'),
     ({'cells': [_block(['ntm']), _block(['ntm'], seed=1)]}, 'no name'),
     ({'cells': [_block(['ntm'], workdir='here')]}, 'workdir'),
+    ({'cells': [{'flags': {}, 'over': {'data': ['files:/x']}}]}, 'no paths'),
+    ({'cells': [{'flags': {}, 'over': {'data_dir': ['..']}}]}, 'no paths'),
   ],
 )
 def test_what_is_no_grid_is_refused(tmp_path, content, words):
@@ -158,7 +172,7 @@ def test_a_study_runs_what_is_left_and_makes_the_table(tmp_path):
   assert row['summary']['retrieval_free'] is None
   text = (folder / 'table.md').read_text()
   assert '| `navigation` | 0.550 ± 0.050 | 0.550 ± 0.050 |' in text
-  assert '1,001.0 ± 1.0 | 0.600 ± 0.100 | - |' in text
+  assert '1,001.0 ± 1.0 | 0.600 ± 0.100 | 0.100 ± 0.000 | - |' in text
   assert first.stdout.count('predictable / new 0.550') == 4
   again = _study(tmp_path, grid)
   assert again.returncode == 0, again.stderr
@@ -176,6 +190,24 @@ def test_a_cell_that_fails_is_named_and_the_others_are_kept(tmp_path):
   assert list(rows) == ['perfect_recall-dnc', 'navigation-dnc']
   log = (tmp_path / 'runs' / 'here' / 'navigation-lru.log').read_text()
   assert 'hello' in log and 'no such luck' in log
+
+
+def test_an_interrupt_begins_no_further_cell(tmp_path):
+  grid = _grid(tmp_path, {'cells': [_block(['vrnn', 'dnc'])]})
+  # The first run is long, and tells when it has begun.
+  waiting = 'import time\nopen("begun", "a").write("x")\ntime.sleep(60)\n'
+  process = _start(tmp_path, grid, waiting)
+  begun = tmp_path / 'begun'
+  while not begun.exists():
+    time.sleep(0.05)
+    assert process.poll() is None
+  # As the terminal does it: to all that it runs.
+  os.killpg(process.pid, signal.SIGINT)
+  out, err = process.communicate(timeout=60)
+  assert process.returncode == 130
+  assert 'goes on with what is left' in out
+  assert 'Traceback' not in err
+  assert begun.read_text() == 'x'
 
 
 @pytest.mark.parametrize(
@@ -199,6 +231,7 @@ def test_models_that_have_two_cells_on_a_task_get_no_table_of_ratios(tmp_path):
   rows = {
     name: {
       'settings': {'task': 'navigation', 'model': 'dnc', 'steps': 3},
+      'step': 3,
       'summary': summary,
     }
     for name in ('one', 'other')

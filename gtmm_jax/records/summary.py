@@ -12,7 +12,12 @@ from gtmm_jax.records import documents
 
 _SUMMARISED = ('negative_bound', 'kl_new', 'kl_predictable', 'kl_last')
 # Evaluations have these, lines of metrics do not.
-_OF_EVALUATIONS = ('retrieval_ahead', 'retrieval_free', 'retrieval_chance')
+_OF_EVALUATIONS = (
+  'retrieval_ahead',
+  'retrieval_ahead_chance',
+  'retrieval_free',
+  'retrieval_free_chance',
+)
 
 
 class MeanAndError(NamedTuple):
@@ -32,7 +37,7 @@ def summarise(evaluation: Mapping[str, Any]) -> dict[str, MeanAndError | None]:
     evaluation: as read from `evaluation.json`, or the arrays it is written
       from: `failed_at [R]` and `negative_bound`, `kl_new`, `kl_predictable`,
       `kl_last`, each `[R]`, nats. Of an evaluation also `retrieval_ahead`,
-      `retrieval_free` and `retrieval_chance`, each `[R]`, in [0, 1].
+      `retrieval_free` and the chance of both, each `[R]`, in [0, 1].
 
   Returns:
     Those names, and `ratio`, `kl_predictable / kl_new` of each
