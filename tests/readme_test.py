@@ -10,8 +10,9 @@ import subprocess
 import sys
 
 import pytest
+import study
 
-from gtmm_jax import records
+from gtmm_jax import presets, records
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 README = (ROOT / 'README.md').read_text()
@@ -148,6 +149,22 @@ def test_its_table_of_copying_is_that_of_the_result(core):
   ends = [(str(min(found)), str(max(found))) for found in columns]
   cells = [a if a == b else f'{a} to {b}' for a, b in ends]
   assert _rows(rf'`{core}` \| (.*) \|$') == [' | '.join(cells)]
+
+
+def test_the_table_of_every_task_is_that_of_the_result():
+  path = ROOT / 'experiments' / 'results' / 'tasks.json'
+  cells = json.loads(path.read_text())
+  grid = study.read(ROOT / 'experiments' / 'grids' / 'tasks.json')
+  assert list(cells) == list(grid)
+  table = re.findall(r'^\| `(\w+)` \| (\d\.\d{3} .*) \|$', README, re.MULTILINE)
+  table = {task: values.split(' | ') for task, values in table}
+  assert list(table) == list(presets.TASKS)
+  for flags, cell in zip(grid.values(), cells.values(), strict=True):
+    recorded = cell['settings']
+    assert {name: recorded[name] for name in flags} == flags
+    column = presets.MODELS.index(flags['model'])
+    ratio = f'{cell["summary"]["ratio"][0]:.3f}'
+    assert table[flags['task']][column] == ratio
 
 
 def _rows(pattern):
