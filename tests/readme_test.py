@@ -151,6 +151,34 @@ def test_its_table_of_copying_is_that_of_the_result(core):
   assert _rows(rf'`{core}` \| (.*) \|$') == [' | '.join(cells)]
 
 
+def test_the_table_of_what_to_expect_is_that_of_the_result():
+  path = ROOT / 'experiments' / 'results' / 'small.json'
+  rows = []
+  for name, run in json.loads(path.read_text()).items():
+    # Others are told of in the text.
+    if ',' not in name:
+      summary = records.summarise(run['evaluation'])
+      cells = [
+        f'{summary[metric].mean:.{places}f} ± '
+        f'{summary[metric].standard_error:.{places}f}'
+        for metric, places in (
+          ('kl_new', 2),
+          ('kl_predictable', 2),
+          ('ratio', 3),
+        )
+      ]
+      task, model = name.split('-')
+      rows.append((task, model, f'{run["settings"]["steps"]:,}', *cells))
+  number = r'([\d.]+ ± [\d.]+)'
+  told = re.findall(
+    rf'^\| `(\w+)` \| `(\w+)` \| ([\d,]+) \| [\d.]+ \| {number} \| {number} \| '
+    rf'{number} \|$',
+    README,
+    re.MULTILINE,
+  )
+  assert sorted(told) == sorted(rows)
+
+
 def test_the_table_of_every_task_is_that_of_the_result():
   path = ROOT / 'experiments' / 'results' / 'tasks.json'
   cells = json.loads(path.read_text())
