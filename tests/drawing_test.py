@@ -264,7 +264,7 @@ def test_walks_are_drawn_with_their_own_lines_and_as_maps(
   assert [name for name, _ in rows] == [
     'truth',
     'generated after frame 4',
-    'generated from the first frame on',
+    'generated after frame 1',
   ]
   for (_, frames), seen in zip(rows, (8, 4, 1), strict=True):
     np.testing.assert_array_equal(frames[:seen], truth[:seen, 0])
