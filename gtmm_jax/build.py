@@ -2,7 +2,7 @@
 
 from flax import linen as nn
 
-from gtmm_jax import maps, presets
+from gtmm_jax import maps, networks, presets
 from gtmm_jax.memory.dnc import DNC
 from gtmm_jax.memory.introspective import Introspective
 from gtmm_jax.memory.lru import LRU
@@ -10,6 +10,9 @@ from gtmm_jax.memory.lstm import LSTM
 from gtmm_jax.memory.ntm import NTM
 from gtmm_jax.model import Store, TemporalVAE
 from gtmm_jax.presets import Preset
+
+# The strides of the colour networks leave one pixel of so many.
+_LEAST_COLOUR_SIDE = 32
 
 
 def temporal_vae(
@@ -27,7 +30,8 @@ def temporal_vae(
     model: 'vrnn', 'introspective', 'ntm', 'lru' or 'dnc'.
     preset: its sizes.
     frame_shape: (H, W, C); C = 1 is Bernoulli, C = 3 Gaussian. The digit
-      networks need H and W to be multiples of 4.
+      networks need H and W to be multiples of 4, the colour networks at least
+      32.
     frames: of an episode; they decide the number of slots (`presets.slots`).
     store: what the memory is given of a latent (see `TemporalVAE`).
     order: of the introspection network's slots, 'age' or 'arrival'.
@@ -39,6 +43,8 @@ def temporal_vae(
     ValueError: if the model has another name, or the frames another size.
   """
   encoder, decoder = _networks(preset, frame_shape)
+  is_summarised = model in presets.SUMMARISING and preset.summary_size
+  summary_size = preset.summary_size if is_summarised else 0
   return TemporalVAE(
     core=_core(model, preset, presets.slots(model, frames), order),
     prior_map=maps.PriorMap(preset.latent_size, preset.prior_hidden),
@@ -49,6 +55,7 @@ def temporal_vae(
     latent_size=preset.latent_size,
     core_sees_frames=model == 'vrnn',
     store=store,
+    summary_size=summary_size,
   )
 
 
@@ -74,7 +81,7 @@ def _core(model: str, preset: Preset, slots: int, order: str) -> nn.Module:
     'word_size': preset.word_size,
     'read_heads': preset.read_heads,
     'controller_size': size,
-    'latent_size': preset.latent_size,
+    'latent_size': preset.summary_size or preset.latent_size,
     'initial_strength': preset.key_strength,
   }
   if model == 'ntm':
@@ -94,9 +101,17 @@ def _networks(
         f'Frames are {frame_shape[0]}x{frame_shape[1]}; the digit networks '
         f'halve them twice, so height and width must be multiples of 4.'
       )
-    return maps.DigitEncoder(features), maps.DigitDecoder(frame_shape)
+    return networks.DigitEncoder(features), networks.DigitDecoder(frame_shape)
+  if preset.networks == 'colour':
+    if min(frame_shape[:2]) < _LEAST_COLOUR_SIDE:
+      raise ValueError(
+        f'Frames are {frame_shape[0]}x{frame_shape[1]}; the colour networks '
+        f'need at least {_LEAST_COLOUR_SIDE}x{_LEAST_COLOUR_SIDE}: enlarge the '
+        f'frames, or use the preset small.'
+      )
+    return networks.ColourEncoder(features), networks.ColourDecoder(frame_shape)
   hidden = preset.dense_hidden
   return (
-    maps.DenseEncoder(hidden, features),
-    maps.DenseDecoder(tuple(reversed(hidden)), frame_shape),
+    networks.DenseEncoder(hidden, features),
+    networks.DenseDecoder(tuple(reversed(hidden)), frame_shape),
   )

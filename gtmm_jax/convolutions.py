@@ -157,6 +157,65 @@ class Double(nn.Module):
     return _add_bias(self, out)
 
 
+class Shrink(nn.Module):
+  """Convolution with a stride, and zeros around the frame.
+
+  Attributes:
+    channels: D.
+    side: K, of the kernel.
+    stride: step between outputs.
+    padding: zeros on each side of rows and columns.
+  """
+
+  channels: int
+  side: int
+  stride: int
+  padding: int
+
+  @nn.compact
+  def __call__(self, frames: Array) -> Array:
+    """[..., H, W, C] -> [..., (H + 2 padding - K) // stride + 1, ..., D]."""
+    return nn.Conv(
+      self.channels,
+      (self.side, self.side),
+      (self.stride, self.stride),
+      padding=((self.padding, self.padding),) * 2,
+      name='convolution',
+    )(frames)
+
+
+class Grow(nn.Module):
+  """The transpose of `Shrink`: to the shape that it would have shrunk.
+
+  Attributes:
+    shape: (H, W, D) of what it gives.
+    side: K, of the kernel.
+    stride: of the convolution that it is the transpose of.
+    padding: likewise.
+  """
+
+  shape: tuple[int, int, int]
+  side: int
+  stride: int
+  padding: int
+
+  @nn.compact
+  def __call__(self, frames: Array) -> Array:
+    """[..., H', W', C] -> [..., H, W, D]."""
+    before = self.side - 1 - self.padding
+    padding = tuple(
+      (before, size - 1 - (count - 1) * self.stride - before + self.side - 1)
+      for size, count in zip(self.shape[:2], frames.shape[-3:-1], strict=True)
+    )
+    return nn.Conv(
+      self.shape[2],
+      (self.side, self.side),
+      input_dilation=(self.stride, self.stride),
+      padding=padding,
+      name='convolution',
+    )(frames)
+
+
 def _add_bias(module: Halve | Double, out: Array) -> Array:
   if not module.use_bias:
     return out

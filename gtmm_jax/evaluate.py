@@ -5,7 +5,7 @@ nothing but that sequence.
 """
 
 import functools
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -13,6 +13,7 @@ import jax.numpy as jnp
 from gtmm_jax import (
   classifier,
   distributions,
+  fidelity,
   free_energy,
   generate,
   metrics,
@@ -35,11 +36,13 @@ class EvaluationState(NamedTuple):
     entropy: of the frames, summed over batches of their mean a sequence, nats:
       the floor that grey values leave under the negative bound.
     retrieved: counts of generated frames that are what they should be.
+    closeness: how close generated frames come, where none is a repeat.
   """
 
   totals: metrics.Totals
   entropy: Array
   retrieved: retrieval.Tally
+  closeness: fidelity.Closeness
 
 
 class Generated(NamedTuple):
@@ -57,13 +60,17 @@ class Generated(NamedTuple):
 def zeros(length: int) -> EvaluationState:
   """Sums over no batch, for episodes of `length` frames."""
   return EvaluationState(
-    metrics.zeros(length), jnp.float32(0), retrieval.zeros()
+    metrics.zeros(length),
+    jnp.float32(0),
+    retrieval.zeros(),
+    fidelity.zeros(),
   )
 
 
 def evaluate_batch(
   problem: train.Problem,
   prefix: int,
+  asks: Literal['frame', 'class', 'view'],
   binarize: bool,
   state: EvaluationState,
   variables: free_energy.Variables,
@@ -76,6 +83,8 @@ def evaluate_batch(
   Args:
     problem: model, task and batch size.
     prefix: true frames that free-running generation is given.
+    asks: what a predictable frame has to be: an earlier frame, any image of a
+      class, or a view that is close to the true one.
     binarize: whether generated frames that are encoded again are drawn.
     state: so far; its batch count picks the next key.
     variables: `params` and `batch_stats` of the replica.
@@ -93,7 +102,6 @@ def evaluate_batch(
   inference = free_energy.infer(
     problem.model, variables, episode.frames, episode.condition, noise
   )
-  entropy = distributions.bernoulli_entropy(episode.frames)
   generated = generate_twice(
     problem,
     prefix,
@@ -103,13 +111,25 @@ def evaluate_batch(
     jax.random.fold_in(batch_key, 2),
     (episode, noise, inference.steps),
   )
-  classify = judge and functools.partial(classifier.classify, judge)
-  tally = retrieval.tally(episode, *generated, prefix, classify)
-  return EvaluationState(
-    metrics.add(state.totals, inference.terms, episode.predictable),
-    state.entropy + entropy.sum((0, -3, -2, -1)).mean(),
-    jax.tree.map(jnp.add, state.retrieved, tally),
+  entropy, retrieved, closeness = (
+    state.entropy,
+    state.retrieved,
+    state.closeness,
   )
+  if problem.model.observation_map.likelihood == 'bernoulli':
+    floor = distributions.bernoulli_entropy(episode.frames)
+    entropy += floor.sum((0, -3, -2, -1)).mean()
+  if asks == 'view':
+    measured = fidelity.measure(
+      episode.frames, generated.free, episode.predictable, prefix
+    )
+    closeness = jax.tree.map(jnp.add, closeness, measured)
+  else:
+    classify = judge and functools.partial(classifier.classify, judge)
+    tally = retrieval.tally(episode, *generated, prefix, classify)
+    retrieved = jax.tree.map(jnp.add, retrieved, tally)
+  totals = metrics.add(state.totals, inference.terms, episode.predictable)
+  return EvaluationState(totals, entropy, retrieved, closeness)
 
 
 def generate_twice(
@@ -138,15 +158,13 @@ def generate_twice(
   # The prior at t depends on noise before t alone, so that at t is still free.
   z = steps.prior.sample(noise)
   ahead = problem.model.apply(variables, z, steps.context, method='decode')
-  # Where pixels are sampled, so are those of a frame that is encoded again.
-  later = episode.frames[prefix:].shape
-  dream = generate.continue_episode(
+  free = generate.run_free(
     problem.model,
     variables,
-    episode.frames[:prefix],
+    episode.frames,
     episode.condition,
     noise,
-    jax.random.uniform(key, later) if binarize else None,
+    prefix,
+    key if binarize else None,
   )
-  free = jnp.concatenate([episode.frames[:prefix], dream.frames])
   return Generated(ahead.mean, free)

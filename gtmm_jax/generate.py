@@ -82,3 +82,39 @@ def continue_episode(
       variables, imagined.z, imagined.context, method='decode'
     ).mean
   return Dream(jnp.asarray(frames), imagined.z, imagined.stored, state)
+
+
+def run_free(
+  model: TemporalVAE,
+  variables: free_energy.Variables,
+  frames: Array,
+  condition: Array,
+  noise: Array,
+  prefix: int,
+  pixel_key: Array | None = None,
+) -> Array:
+  """Frames of whole episodes, dreamed after a prefix.
+
+  Args:
+    model: the temporal VAE.
+    variables: its variables.
+    frames: true ones in [0, 1], [T, B, H, W, C].
+    condition: [T, B, A].
+    noise: standard normal, [T, B, Z].
+    prefix: how many true frames are watched.
+    pixel_key: where pixels are sampled, so are those of frames that something
+      needs to see, with this key; None takes their means.
+
+  Returns:
+    [T, B, H, W, C]: the prefix as it is, and the dream.
+  """
+  later = frames[prefix:].shape
+  dream = continue_episode(
+    model,
+    variables,
+    frames[:prefix],
+    condition,
+    noise,
+    None if pixel_key is None else jax.random.uniform(pixel_key, later),
+  )
+  return jnp.concatenate([frames[:prefix], dream.frames])

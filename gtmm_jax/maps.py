@@ -1,7 +1,7 @@
 """The maps of the temporal VAE: posterior, observation and prior.
 
-Gemici et al. 2017, section 3 and appendix B. A map's network runs on any number
-of leading axes at once. Frames `[..., H, W, C]` are in [0, 1].
+Gemici et al. 2017, section 3 and appendix B; the networks that they are given
+are in `networks.py`. Frames `[..., H, W, C]` are in [0, 1].
 """
 
 from collections.abc import Sequence
@@ -10,7 +10,6 @@ import jax
 import jax.numpy as jnp
 from flax import linen as nn
 
-from gtmm_jax import convolutions
 from gtmm_jax.distributions import Bernoulli, DiagonalGaussian
 
 Array = jax.Array
@@ -22,6 +21,9 @@ Array = jax.Array
 _LOG_SCALE_BOUND = 4.0
 # The smallest standard deviation of a colour channel, a grey level of 256.
 _FRAME_SCALE_FLOOR = 1.0 / 256.0
+# At the start it is 0.14, about that of the pixels themselves: Adam moves it by
+# no more than its rate a step.
+_FRAME_LOG_SCALE = -2.0
 
 
 def _gaussian(raw: Array) -> DiagonalGaussian:
@@ -29,110 +31,6 @@ def _gaussian(raw: Array) -> DiagonalGaussian:
   mean, log_scale = jnp.split(raw, 2, axis=-1)
   log_scale = _LOG_SCALE_BOUND * jnp.tanh(log_scale / _LOG_SCALE_BOUND)
   return DiagonalGaussian(mean, log_scale)
-
-
-def _normalise(x: Array, train: bool, name: str) -> Array:
-  """Batch normalisation over all leading axes, then rectification."""
-  return nn.relu(nn.BatchNorm(use_running_average=not train, name=name)(x))
-
-
-class DenseEncoder(nn.Module):
-  """Frames to features by dense layers: the small preset's network.
-
-  Attributes:
-    hidden: units of each hidden layer.
-    features: F, width of what it hands on.
-  """
-
-  hidden: Sequence[int]
-  features: int
-
-  @nn.compact
-  def __call__(self, frames: Array, train: bool) -> Array:
-    """[..., H, W, C] in (-1, 1) -> [..., F]; `train` changes nothing."""
-    del train
-    x = frames.reshape(*frames.shape[:-3], -1)
-    for size in self.hidden:
-      x = nn.relu(nn.Dense(size)(x))
-    return nn.Dense(self.features)(x)
-
-
-class DenseDecoder(nn.Module):
-  """Codes to frame parameters by dense layers: the small preset's network.
-
-  Attributes:
-    hidden: units of each hidden layer.
-    frame_shape: (H, W, C).
-  """
-
-  hidden: Sequence[int]
-  frame_shape: tuple[int, int, int]
-
-  @nn.compact
-  def __call__(self, code: Array, train: bool) -> Array:
-    """[..., D] -> [..., H, W, C]; `train` changes nothing."""
-    del train
-    height, width, channels = self.frame_shape
-    x = code
-    for size in self.hidden:
-      x = nn.relu(nn.Dense(size)(x))
-    x = nn.Dense(height * width * channels)(x)
-    return x.reshape(*code.shape[:-1], height, width, channels)
-
-
-class DigitEncoder(nn.Module):
-  """The paper's network for 28x28 digits and characters (appendix B).
-
-  Two blocks of four parallel streams and a dimension-halving convolution, then
-  a linear layer.
-
-  Attributes:
-    features: F, width of what it hands on.
-  """
-
-  features: int
-
-  @nn.compact
-  def __call__(self, frames: Array, train: bool) -> Array:
-    """[..., 28, 28, C] in (-1, 1) -> [..., F]."""
-    x = convolutions.ParallelStreams(name='streams_1')(frames)
-    x = _normalise(x, train, 'norm_1')
-    x = convolutions.Halve(32, use_bias=False, name='halve_1')(x)
-    x = _normalise(x, train, 'norm_2')
-    x = convolutions.ParallelStreams(name='streams_2')(x)
-    x = _normalise(x, train, 'norm_3')
-    x = convolutions.Halve(64, use_bias=True, name='halve_2')(x)
-    x = x.reshape(*x.shape[:-3], -1)
-    return nn.Dense(self.features, name='linear')(x)
-
-
-class DigitDecoder(nn.Module):
-  """The digit encoder with deconvolutions (appendix B).
-
-  A linear layer to a quarter of the height and width with 64 channels, then
-  twice a block of parallel streams and a dimension-doubling deconvolution.
-
-  Attributes:
-    frame_shape: (H, W, C), H and W multiples of 4.
-  """
-
-  frame_shape: tuple[int, int, int]
-
-  @nn.compact
-  def __call__(self, code: Array, train: bool) -> Array:
-    """[..., D] -> [..., H, W, C]."""
-    height, width, channels = self.frame_shape
-    height, width = height // 4, width // 4
-    x = nn.Dense(height * width * 64, name='linear')(code)
-    x = x.reshape(*code.shape[:-1], height, width, 64)
-    streams = convolutions.ParallelStreams
-    x = streams(fused=False, name='streams_1')(x)
-    x = _normalise(x, train, 'norm_1')
-    x = convolutions.Double(32, use_bias=False, name='double_1')(x)
-    x = _normalise(x, train, 'norm_2')
-    x = streams(fused=False, name='streams_2')(x)
-    x = _normalise(x, train, 'norm_3')
-    return convolutions.Double(channels, use_bias=True, name='double_2')(x)
 
 
 class PriorMap(nn.Module):
@@ -214,7 +112,8 @@ class ObservationMap(nn.Module):
         f'likelihood is {self.likelihood!r}; it must be bernoulli or gaussian.'
       )
     # Softplus: a scale at the floor still feels a gradient away from it.
-    raw = self.param('log_scale', nn.initializers.zeros, out.shape[-1:])
+    start = nn.initializers.constant(_FRAME_LOG_SCALE)
+    raw = self.param('log_scale', start, out.shape[-1:])
     floor = jnp.log(_FRAME_SCALE_FLOOR)
     log_scale = floor + nn.softplus(raw - floor)
     return DiagonalGaussian(out, log_scale.astype(out.dtype))

@@ -91,6 +91,8 @@ class TemporalVAE(nn.Module):
       times 1 minus a running average of the posterior's variance, a constant of
       the model (collection `batch_stats`): dimensions that carry nothing are
       noise of variance 1, and vanish.
+    summary_size: where it is above 0, the core is given a linear map of what
+      `store` says, of so many features, in place of all Z.
   """
 
   core: nn.Module
@@ -100,6 +102,7 @@ class TemporalVAE(nn.Module):
   latent_size: int
   core_sees_frames: bool = False
   store: Store = 'sample'
+  summary_size: int = 0
 
   def setup(self) -> None:
     """Makes the running average of the posterior's variance, [Z].
@@ -115,6 +118,8 @@ class TemporalVAE(nn.Module):
       self.posterior_variance = self.variable(
         'batch_stats', 'posterior_variance', jnp.zeros, (self.latent_size,)
       )
+    if self.summary_size:
+      self.summary = nn.Dense(self.summary_size, use_bias=False)
 
   def __call__(
     self, state: State | None, frame: Array, condition: Array, noise: Array
@@ -161,7 +166,8 @@ class TemporalVAE(nn.Module):
     batch = features.shape[:-1]
     features_tm1 = self._seen(jnp.zeros_like(features))
     stored_tm1 = jnp.zeros((*batch, self.latent_size), features.dtype)
-    width = features_tm1.shape[-1] + self.latent_size + condition.shape[-1]
+    given = self.summary_size or self.latent_size
+    width = features_tm1.shape[-1] + given + condition.shape[-1]
     core = self.core.initialize_carry(jax.random.key(0), (*batch, width))
     return State(core, stored_tm1, features_tm1)
 
@@ -245,9 +251,10 @@ class TemporalVAE(nn.Module):
 
   def _advance(self, state: State, condition: Array) -> tuple[Any, Array]:
     """Calls the core; returns its carry and the context."""
-    inputs = jnp.concatenate(
-      [state.features_tm1, state.stored_tm1, condition], axis=-1
-    )
+    stored = state.stored_tm1
+    if self.summary_size:
+      stored = self.summary(stored)
+    inputs = jnp.concatenate([state.features_tm1, stored, condition], axis=-1)
     return self.core(state.core, inputs)
 
   def _stored(self, z: Array, posterior: DiagonalGaussian | None) -> Array:

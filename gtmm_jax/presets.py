@@ -18,9 +18,20 @@ TASKS = (
   'dynamic_dependency',
   'similarity_cued_recall',
   'navigation',
+  'rotation',
+  'frames',
 )
 # What episodes are made of; each task takes some of them.
-EPISODE_SETTINGS = ('pre_recall', 'recall', 'rows', 'columns', 'length')
+EPISODE_SETTINGS = (
+  'pre_recall',
+  'recall',
+  'rows',
+  'columns',
+  'length',
+  'size',
+)
+# Models whose words are wider than the latents that they hold.
+SUMMARISING = ('ntm', 'lru', 'dnc')
 STORES = ('sample', 'mean', 'denoised')
 
 
@@ -53,11 +64,13 @@ class Preset:
     replicas: trained side by side with other seeds.
     steps: updates for each task.
     episodes: of each task, its `EPISODE_SETTINGS`: pre_recall l and recall k,
-      or rows and columns of a grid and the length T of a walk.
+      or rows and columns of a grid and the length T of a walk, or the length T
+      of two turns and the size of frames in pixels; none of frames, whose
+      episodes are given.
     report_every: steps between two lines of the records.
   """
 
-  networks: Literal['digit', 'dense']
+  networks: Literal['digit', 'colour', 'dense']
   dense_hidden: tuple[int, ...]
   latent_size: int
   prior_hidden: tuple[int, ...]
@@ -65,6 +78,7 @@ class Preset:
   controller_size: Mapping[str, int]
   attention_size: int
   word_size: int
+  summary_size: int
   key_strength: float
   lru_strength: Literal['none', 'softplus']
   store: Mapping[str, str]
@@ -88,8 +102,13 @@ _ORDER = _frozen(
 def _episodes(pre_recall: int, length: int) -> Mapping[str, Mapping[str, int]]:
   """Recall tasks with the paper's k, and walks in a map of the paper's size."""
   recall = _frozen(pre_recall=pre_recall, recall=5)
-  walk = _frozen(rows=4, columns=4, length=length)
-  return _frozen(**(dict.fromkeys(TASKS, recall) | {'navigation': walk}))
+  own = {
+    'navigation': _frozen(rows=4, columns=4, length=length),
+    'rotation': _frozen(length=30, size=32),
+    # Those of the file.
+    'frames': _frozen(),
+  }
+  return _frozen(**(dict.fromkeys(TASKS, recall) | own))
 
 
 PAPER = Preset(
@@ -103,6 +122,7 @@ PAPER = Preset(
   ),
   attention_size=128,
   word_size=48,
+  summary_size=0,
   key_strength=10.0,
   lru_strength='none',
   store=_SAMPLES,
@@ -128,6 +148,7 @@ SMALL = Preset(
   ),
   attention_size=128,
   word_size=64,
+  summary_size=0,
   key_strength=10.0,
   lru_strength='softplus',
   store=_frozen(
@@ -152,25 +173,60 @@ SMALL = Preset(
     dynamic_dependency=6_000,
     similarity_cued_recall=4_000,
     navigation=8_000,
+    rotation=6_000,
+    frames=5_000,
   ),
   episodes=_episodes(pre_recall=10, length=20),
   report_every=100,
 )
 
+# The 3D tasks: section 4.1 and the second half of appendix B.
+PAPER_COLOUR = dataclasses.replace(
+  PAPER,
+  networks='colour',
+  latent_size=256,
+  prior_hidden=(128,),
+  controller_size=_frozen(
+    vrnn=353, introspective=111, ntm=350, lru=358, dnc=350
+  ),
+  word_size=64,
+  summary_size=48,
+)
+
+SMALL_COLOUR = dataclasses.replace(SMALL, latent_size=64, word_size=96)
+
 PRESETS: Mapping[str, Preset] = MappingProxyType(
   {'paper': PAPER, 'small': SMALL}
 )
+_COLOUR: Mapping[str, Preset] = MappingProxyType(
+  {'paper': PAPER_COLOUR, 'small': SMALL_COLOUR}
+)
 
-# Table 1 of the paper, digits and characters: numbers of parameters.
-PAPER_PARAMETERS: Mapping[str, int] = MappingProxyType(
+# Table 1 of the paper: numbers of parameters of each model, on digits and
+# characters (20 + 5 frames), and in 3D environments (30 frames).
+PAPER_PARAMETERS: Mapping[str, Mapping[str, int]] = MappingProxyType(
   {
-    'vrnn': 1_884_177,
-    'introspective': 1_863_107,
-    'ntm': 1_869_381,
-    'lru': 1_866_282,
-    'dnc': 1_859_336,
+    'digits': _frozen(
+      vrnn=1_884_177,
+      introspective=1_863_107,
+      ntm=1_869_381,
+      lru=1_866_282,
+      dnc=1_859_336,
+    ),
+    'environments': _frozen(
+      vrnn=5_912_706,
+      introspective=5_972_806,
+      ntm=5_986_692,
+      lru=5_979_115,
+      dnc=5_980_327,
+    ),
   }
 )
+
+
+def choose(name: str, channels: int) -> Preset:
+  """The preset of a name for grey (one channel) or colour frames."""
+  return (PRESETS if channels == 1 else _COLOUR)[name]
 
 
 def slots(model: str, frames: int) -> int:

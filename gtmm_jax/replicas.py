@@ -20,6 +20,9 @@ import numpy as np
 
 Tree = Any
 
+# Bytes that a machine is taken to have which does not tell.
+_UNKNOWN_MEMORY = 4 * 2**30
+
 
 @dataclasses.dataclass(frozen=True)
 class Layout:
@@ -90,6 +93,23 @@ def plan(
   return Layout(
     devices[:used], replicas // used, not (convolutional and on_cpu)
   )
+
+
+def room_for_data(layout: Layout) -> int:
+  """Bytes that a copy of the data may take on each device of a layout.
+
+  Half of what an accelerator lets the program have. On the CPU the devices
+  share half of the machine's memory with each other, and with a copy from
+  which theirs are made.
+  """
+  stats = layout.devices[0].memory_stats() or {}
+  if 'bytes_limit' in stats:
+    return stats['bytes_limit'] // 2
+  try:
+    memory = os.sysconf('SC_PHYS_PAGES') * os.sysconf('SC_PAGE_SIZE')
+  except (AttributeError, ValueError, OSError):  # Where systems do not tell.
+    memory = _UNKNOWN_MEMORY
+  return memory // 2 // (len(layout.devices) + 1)
 
 
 def lift(

@@ -8,11 +8,15 @@ import numpy as np
 import pytest
 
 from gtmm_jax import build, presets, train
-from gtmm_jax.tasks import TASKS, glyphs
+from gtmm_jax.tasks import TASKS, frames, glyphs, rooms
 from gtmm_jax.tasks.images import Images
 
 # Of one length, so that a model is compiled once for all recall tasks.
-_SIZES = {task: (10, 2) for task in presets.TASKS} | {'navigation': (2, 3, 12)}
+_SIZES = {task: (10, 2) for task in presets.TASKS} | {
+  'navigation': (2, 3, 12),
+  'rotation': (14, 28),
+  'frames': (12, 3),
+}
 _BATCH = 2
 _TINY = dataclasses.replace(
   presets.SMALL,
@@ -39,7 +43,15 @@ _jit = functools.partial(
 def _images(task):
   if task == 'one_shot_recall':
     return glyphs.split()[0]
+  if task == 'rotation':
+    return rooms.split(_SIZES[task][1])[0]
   rng = np.random.default_rng(0)
+  if task == 'frames':
+    return frames.Frames(
+      rng.integers(0, 256, (5, 12, 28, 28, 1), dtype=np.uint8),
+      rng.normal(size=(5, 12, 3)).astype(np.float32),
+      np.arange(12) >= np.full((5, 1), 8),
+    )
   pixels = rng.integers(0, 256, (20, 28, 28, 1), dtype=np.uint8)
   return Images(pixels, np.arange(20, dtype=np.int32) % 10)
 
@@ -93,7 +105,7 @@ def _check(before, after, length):
 def test_a_step_at_tiny_sizes(task, model):
   episodes = _episodes(task)
   length = episodes.frames.shape[1]
-  network = _network(task, length, (28, 28, 1), model, _TINY)
+  network = _network(task, length, _images(task).shape, model, _TINY)
   initialise, step = _step(network)
   before = initialise(_KEY, episodes)
   after = step(before, _KEY, episodes)
@@ -107,9 +119,13 @@ def test_a_step_at_tiny_sizes(task, model):
 @pytest.mark.slow
 @_every_cell
 def test_a_step_of_the_paper_preset(task, model):
-  made = TASKS[task](**presets.PAPER.episodes[task])
-  images = _images(task)
-  network = _network(task, made.length, images.shape, model, presets.PAPER)
+  sizes = dict(presets.PAPER.episodes[task])
+  if task == 'frames':
+    sizes = {'length': 12, 'condition_size': 3}
+  made = TASKS[task](**sizes)
+  images = rooms.split()[0] if task == 'rotation' else _images(task)
+  preset = presets.choose('paper', images.shape[-1])
+  network = _network(task, made.length, images.shape, model, preset)
   problem = train.Problem(network, made.sample, _BATCH)
   optimizer = train.adam(1e-3)
 

@@ -246,3 +246,59 @@ def test_layers_equal_plain_loops(kind, use_bias):
     assert found.shape == (2, 10, 12, 4)
   expected = expected + parameters.get('bias', 0.0)
   np.testing.assert_allclose(found, expected, rtol=1e-11, atol=1e-13)
+
+
+# Strides without padding, and with.
+
+
+def slow_shrink(frame, kernel, stride, padding):
+  frame = np.pad(frame, ((padding, padding), (padding, padding), (0, 0)))
+  side = kernel.shape[0]
+  rows = (frame.shape[0] - side) // stride + 1
+  columns = (frame.shape[1] - side) // stride + 1
+  out = np.zeros((rows, columns, kernel.shape[-1]))
+  for i in range(rows):
+    for j in range(columns):
+      window = frame[
+        i * stride : i * stride + side, j * stride : j * stride + side
+      ]
+      out[i, j] = np.einsum('abc,abcd->d', window, kernel)
+  return out
+
+
+_STRIDES = [(5, 3, 0), (4, 2, 0), (4, 1, 0), (4, 2, 1), (3, 2, 1)]
+
+
+@pytest.mark.parametrize(('side', 'stride', 'padding'), _STRIDES)
+@pytest.mark.parametrize('shape', [(8, 11), (12, 9)])
+def test_shrinking_equals_a_plain_loop(side, stride, padding, shape):
+  frames, kernel = normal(0, 2, *shape, 3), normal(1, side, side, 3, 4)
+  bias = normal(2, 4)
+  layer = convolutions.Shrink(4, side, stride, padding)
+  found = in_double(
+    layer.apply,
+    {'params': {'convolution': {'kernel': kernel, 'bias': bias}}},
+    frames,
+  )
+  expected = each_frame(slow_shrink, frames, kernel, stride, padding)
+  np.testing.assert_allclose(found, expected + bias, rtol=1e-11, atol=1e-12)
+
+
+@pytest.mark.parametrize(('side', 'stride', 'padding'), _STRIDES)
+@pytest.mark.parametrize('shape', [(8, 11), (12, 9)])
+def test_growing_is_the_transpose_of_shrinking(side, stride, padding, shape):
+  frames, kernel = normal(0, 2, *shape, 3), normal(1, side, side, 3, 4)
+  small = each_frame(slow_shrink, frames, kernel, stride, padding)
+  others = normal(3, *small.shape)
+  layer = convolutions.Grow((*shape, 3), side, stride, padding)
+  # A kernel that is turned by half a circle, from 4 channels to 3.
+  turned = kernel[::-1, ::-1].swapaxes(2, 3)
+  grown = in_double(
+    layer.apply,
+    {'params': {'convolution': {'kernel': turned, 'bias': np.zeros(3)}}},
+    others,
+  )
+  assert grown.shape == frames.shape
+  np.testing.assert_allclose(
+    (small * others).sum(), (frames * np.asarray(grown)).sum(), rtol=1e-10
+  )

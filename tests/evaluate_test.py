@@ -7,7 +7,15 @@ import jax
 import numpy as np
 import pytest
 
-from gtmm_jax import build, evaluate, free_energy, metrics, presets, train
+from gtmm_jax import (
+  build,
+  evaluate,
+  free_energy,
+  metrics,
+  presets,
+  retrieval,
+  train,
+)
 from gtmm_jax.tasks.images import Images
 from gtmm_jax.tasks.recall import PerfectRecall
 
@@ -62,7 +70,9 @@ def _case(networks='dense', binarize=False):
     lambda leaf: np.abs(leaf) + np.float32(0.1), variables['batch_stats']
   )
   step = _jit(
-    functools.partial(evaluate.evaluate_batch, problem, task.prefix, binarize)
+    functools.partial(
+      evaluate.evaluate_batch, problem, task.prefix, task.asks, binarize
+    )
   )
   return problem, variables, step
 
@@ -167,13 +177,44 @@ def test_retrieval_is_tallied_over_batches():
   assert 0 < tally.chance < tally.asked
 
 
+def test_views_are_measured_and_not_retrieved():
+  problem, variables, _ = _case()
+  model = problem.model
+  # Of likelihoods that are no Bernoulli, no entropy is told.
+  gaussian = model.observation_map.clone(likelihood='gaussian')
+  problem = dataclasses.replace(
+    problem, model=model.clone(observation_map=gaussian)
+  )
+  observation = {
+    **variables['params']['observation_map'],
+    'log_scale': np.full(1, -2, np.float32),
+  }
+  variables = {
+    **variables,
+    'params': {**variables['params'], 'observation_map': observation},
+  }
+  step = _jit(
+    functools.partial(evaluate.evaluate_batch, problem, 4, 'view', False)
+  )
+  state = step(evaluate.zeros(6), variables, _KEY, _images())
+  assert state.entropy == 0
+  assert state.retrieved == retrieval.zeros()
+  closeness = state.closeness
+  assert closeness.asked == 2 * _BATCH
+  # The two frames are repeats: a copy is perfect, what was dreamed is not.
+  assert closeness.copy_error == 0
+  np.testing.assert_allclose(closeness.copy_similarity, 2 * _BATCH, rtol=1e-5)
+  assert closeness.error > 0
+  assert closeness.similarity < closeness.copy_similarity
+
+
 def test_running_averages_stand_in_for_batch_statistics():
   problem, variables, step = _case('digit')
   before = jax.tree.map(np.array, variables)
   state = step(evaluate.zeros(6), variables, _KEY, _images())
   # They are read, not moved, and what is read counts.
   jax.tree.map(np.testing.assert_array_equal, before, variables)
-  assert state._fields == ('totals', 'entropy', 'retrieved')
+  assert state._fields == ('totals', 'entropy', 'retrieved', 'closeness')
   other = {**variables}
   other['batch_stats'] = jax.tree.map(lambda x: 2 * x, other['batch_stats'])
   moved = step(evaluate.zeros(6), other, _KEY, _images())

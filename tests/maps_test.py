@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from flax import linen as nn
 
-from gtmm_jax import convolutions, maps
+from gtmm_jax import convolutions, maps, networks
 from gtmm_jax.distributions import (
   Bernoulli,
   DiagonalGaussian,
@@ -68,15 +68,15 @@ def normal(seed: int, *shape: int) -> np.ndarray:
 
 
 ENCODERS = {
-  'dense': maps.DenseEncoder((7, 5), 6),
-  'digit': maps.DigitEncoder(6),
+  'dense': networks.DenseEncoder((7, 5), 6),
+  'digit': networks.DigitEncoder(6),
 }
 
 
 def decoder(kind: str, frame_shape):
   if kind == 'dense':
-    return maps.DenseDecoder((5, 7), frame_shape)
-  return maps.DigitDecoder(frame_shape)
+    return networks.DenseDecoder((5, 7), frame_shape)
+  return networks.DigitDecoder(frame_shape)
 
 
 # Shapes.
@@ -114,7 +114,7 @@ def slow_dense(parameters, x: np.ndarray) -> np.ndarray:
 
 def test_dense_networks_equal_plain_products():
   frames, code = normal(0, 3, 2, 4, 5, 2), normal(1, 3, 2, 9)
-  painter = maps.DenseDecoder((5, 7), (4, 5, 2))
+  painter = networks.DenseDecoder((5, 7), (4, 5, 2))
   for module, given, shape in (
     (ENCODERS['dense'], frames, (6,)),
     (painter, code, (4, 5, 2)),
@@ -195,8 +195,8 @@ def slow_decoder(variables, code: np.ndarray, train: bool) -> np.ndarray:
 
 # With two leading axes, over which training normalises at once.
 DIGIT_NETWORKS = {
-  'encoder': (maps.DigitEncoder(3), slow_encoder, (3, 2, 8, 8, 1)),
-  'decoder': (maps.DigitDecoder((8, 8, 1)), slow_decoder, (3, 2, 6)),
+  'encoder': (networks.DigitEncoder(3), slow_encoder, (3, 2, 8, 8, 1)),
+  'decoder': (networks.DigitDecoder((8, 8, 1)), slow_decoder, (3, 2, 6)),
 }
 
 
@@ -345,7 +345,7 @@ def test_colour_frames_are_gaussian_with_a_floor_under_each_scale():
   observation_map = maps.ObservationMap(Painter(), 'gaussian')
   z, context = jnp.zeros((4, 2)), jnp.zeros((4, 3))
   made = observation_map.init(jax.random.key(0), z, context, False)
-  np.testing.assert_array_equal(made['params']['log_scale'], np.zeros(3))
+  np.testing.assert_array_equal(made['params']['log_scale'], np.full(3, -2.0))
   raw = np.array([-1e4, -6.0, 3.0])
   variables = {'params': {'log_scale': jnp.asarray(raw, jnp.float32)}}
 
@@ -404,3 +404,70 @@ def test_whole_maps_fit_together(kind):
 
   frames, context = jnp.ones((3, 2, 8, 8, 1)), jnp.ones((3, 2, 4))
   assert jax.eval_shape(run, frames, context).logits.shape == frames.shape
+
+
+def _sizes_of(module, *arguments):
+  made = jax.eval_shape(lambda: module.init(jax.random.key(0), *arguments))
+  return jax.tree.map(lambda leaf: leaf.shape, made['params'])
+
+
+def test_colour_networks_are_those_of_the_paper():
+  encoder = _sizes_of(
+    networks.ColourEncoder(512), jnp.zeros((2, 32, 32, 3)), False
+  )
+  kernels = {
+    name: layer['convolution']['kernel']
+    for name, layer in encoder.items()
+    if name != 'linear'
+  }
+  assert kernels == {
+    'global_1': (5, 5, 3, 128),
+    'global_2': (4, 4, 128, 256),
+    'global_3': (4, 4, 256, 256),
+    'local_1': (4, 4, 3, 16),
+    'local_2': (4, 4, 16, 8),
+  }
+  # 256 super-pixels of one pixel, and 8 x 8 x 8 of local texture.
+  assert encoder['linear']['kernel'] == (256 + 512, 512)
+  decoder = _sizes_of(
+    networks.ColourDecoder((32, 32, 3)), jnp.zeros((2, 300)), False
+  )
+  assert decoder['linear']['kernel'] == (300, 256 + 512)
+  for name, kernel in kernels.items():
+    *sides, less, more = kernel
+    assert decoder[name]['convolution']['kernel'] == (*sides, more, less)
+
+
+@pytest.mark.parametrize('shape', [(32, 32, 3), (32, 36, 3), (40, 32, 1)])
+def test_colour_frames_keep_their_shape(shape):
+  decoder = networks.ColourDecoder(shape)
+  code = jax.ShapeDtypeStruct((4, 2, 30), jnp.float32)
+  found, _ = jax.eval_shape(
+    lambda code: decoder.init_with_output(jax.random.key(0), code, False), code
+  )
+  assert found.shape == (4, 2, *shape)
+  frames = jax.ShapeDtypeStruct((4, 2, *shape), jnp.float32)
+  features, _ = jax.eval_shape(
+    lambda frames: networks.ColourEncoder(7).init_with_output(
+      jax.random.key(0), frames, False
+    ),
+    frames,
+  )
+  assert features.shape == (4, 2, 7)
+
+
+def test_both_pathways_reach_the_code_and_the_frame():
+  encoder, decoder = (
+    networks.ColourEncoder(6),
+    networks.ColourDecoder((32, 32, 3)),
+  )
+  frames = jnp.asarray(np.random.default_rng(0).uniform(size=(1, 32, 32, 3)))
+  for module, argument in ((encoder, frames), (decoder, jnp.ones((1, 5)))):
+    variables = module.init(jax.random.key(0), argument, False)
+
+    def total(variables, module=module, argument=argument):
+      return jnp.square(module.apply(variables, argument, False)).sum()
+
+    gradient = jax.jit(jax.grad(total))(variables)
+    for name, layer in gradient['params'].items():
+      assert all(np.any(leaf) for leaf in jax.tree.leaves(layer)), name

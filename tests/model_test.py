@@ -378,3 +378,29 @@ def test_model_is_a_flax_module_that_can_be_named_by_its_parts():
     'posterior_map',
     'observation_map',
   }
+
+
+@pytest.mark.parametrize('store', presets.STORES)
+def test_a_summary_is_a_linear_map_of_what_is_stored(store):
+  plain = _model('introspective', store, _Inputs())
+  model = plain.clone(summary_size=3)
+  variables = _variables(model)
+  kernel = np.asarray(variables['params']['summary']['kernel'])
+  assert kernel.shape == (_LATENT, 3)
+  assert set(variables['params']['summary']) == {'kernel'}
+  frames, condition, noise = _data(leading=(2, _BATCH))
+  state = None
+  for t in range(2):
+    state, step, _ = _jit(model.apply)(
+      variables, state, frames[t], condition[t], noise[t]
+    )
+    if t == 0:
+      stored = np.asarray(state.stored_tm1)
+      assert stored.shape == (_BATCH, _LATENT)
+  # The context of that core is its input.
+  np.testing.assert_allclose(
+    step.context,
+    np.concatenate([stored @ kernel, condition[1]], axis=-1),
+    rtol=1e-4,
+    atol=1e-6,
+  )

@@ -17,6 +17,10 @@ _OF_EVALUATIONS = (
   'retrieval_ahead_chance',
   'retrieval_free',
   'retrieval_free_chance',
+  'dream_error',
+  'dream_similarity',
+  'copy_error',
+  'copy_similarity',
 )
 
 
@@ -37,7 +41,8 @@ def summarise(evaluation: Mapping[str, Any]) -> dict[str, MeanAndError | None]:
     evaluation: as read from `evaluation.json`, or the arrays it is written
       from: `failed_at [R]` and `negative_bound`, `kl_new`, `kl_predictable`,
       `kl_last`, each `[R]`, nats. Of an evaluation also `retrieval_ahead`,
-      `retrieval_free` and the chance of both, each `[R]`, in [0, 1].
+      `retrieval_free` and the chance of both, `dream_error`,
+      `dream_similarity` and those of a copy, each `[R]`.
 
   Returns:
     Those names, and `ratio`, `kl_predictable / kl_new` of each

@@ -14,7 +14,7 @@ _CLASSES = 10
 
 
 @dataclasses.dataclass(frozen=True)
-class DynamicDependency:
+class DynamicDependency(episode.Intervals):
   """l random digits, then k that an index-and-recall game picks.
 
   The value of each digit, from the last of the pre-recall interval on, is the
@@ -23,44 +23,20 @@ class DynamicDependency:
   were seen; digits that lead to themselves also come at once again. Gemici et
   al. 2017, section 5.4 and appendix D.
 
-  Attributes:
-    pre_recall: l >= 10, frames before the recall interval, so that every label
-      is a position.
-    recall: k, frames of the recall interval, 1 <= k <= l.
-    binarize: sample pixels from their grey values.
+  l >= 10, so that every label is a position.
   """
 
-  pre_recall: int
-  recall: int
-  binarize: bool = False
-  asks_classes: ClassVar[bool] = False
+  name: ClassVar[str] = 'dynamic_dependency'
 
   def __post_init__(self) -> None:
     """Raises `ValueError` unless l >= 10 and 1 <= k <= l."""
-    episode.require_intervals(
-      'dynamic_dependency', self.pre_recall, self.recall
-    )
+    super().__post_init__()
     if self.pre_recall < _CLASSES:
       raise ValueError(
         f'dynamic_dependency: pre_recall is {self.pre_recall}; it must be at '
         f'least {_CLASSES}, since each of the labels 0 to 9 is a position in '
         f'the pre-recall interval.'
       )
-
-  @property
-  def length(self) -> int:
-    """T = l + k."""
-    return self.pre_recall + self.recall
-
-  @property
-  def prefix(self) -> int:
-    """l."""
-    return self.pre_recall
-
-  @property
-  def condition_size(self) -> int:
-    """0: nothing is conditioned on."""
-    return 0
 
   def sample(self, key: jax.Array, images: Images) -> episode.Episode:
     """Draws one episode of l + k frames; its last k are predictable.
@@ -79,7 +55,7 @@ class DynamicDependency:
 
 
 @dataclasses.dataclass(frozen=True)
-class SimilarityCuedRecall:
+class SimilarityCuedRecall(episode.Intervals):
   """l random digits, then k of them again that were neighbours.
 
   Where they start is uniform over the l - k + 1 places at which k fit. The
@@ -87,16 +63,10 @@ class SimilarityCuedRecall:
   after it are what followed it before; their time tells nothing of them. Gemici
   et al. 2017, section 5.5 and appendix D.
 
-  Attributes:
-    pre_recall: l, frames before the recall interval.
-    recall: k, frames of the recall interval, the cue included, 2 <= k <= l.
-    binarize: sample pixels from their grey values.
+  k includes the cue, 2 <= k <= l.
   """
 
-  pre_recall: int
-  recall: int
-  binarize: bool = False
-  asks_classes: ClassVar[bool] = False
+  name: ClassVar[str] = 'similarity_cued_recall'
 
   def __post_init__(self) -> None:
     """Raises `ValueError` unless 2 <= k <= l."""
@@ -105,24 +75,12 @@ class SimilarityCuedRecall:
         f'similarity_cued_recall: recall is {self.recall}; it must be at least '
         f'2, since its first frame is the cue, which nothing predicts.'
       )
-    episode.require_intervals(
-      'similarity_cued_recall', self.pre_recall, self.recall
-    )
-
-  @property
-  def length(self) -> int:
-    """T = l + k."""
-    return self.pre_recall + self.recall
+    super().__post_init__()
 
   @property
   def prefix(self) -> int:
     """l + 1: the cue is given."""
     return self.pre_recall + 1
-
-  @property
-  def condition_size(self) -> int:
-    """0: nothing is conditioned on."""
-    return 0
 
   def sample(
     self, key: jax.Array, images: Images | episode.Sampler

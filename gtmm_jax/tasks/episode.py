@@ -5,7 +5,9 @@ A task is a frozen dataclass of the paper's parameters with
   length            number of frames T of an episode
   prefix            frames that a generated continuation is given
   condition_size    A, width of the condition; 0 where there is none
-  asks_classes      whether a predictable frame is one of a class, not a repeat
+  asks              what a predictable frame has to be: 'frame', an earlier one
+                    again; 'class', any image of a class; 'view', something that
+                    is like what was seen, though no repeat
   sample(key, images) -> Episode    one sequence; pure, runs inside `jax.jit`
 
 and raises `ValueError` when it is made with parameters that make no sense.
@@ -13,7 +15,8 @@ and raises `ValueError` when it is made with parameters that make no sense.
 as uint8, or a `Sampler`, which makes them there.
 """
 
-from typing import NamedTuple, Protocol
+import dataclasses
+from typing import ClassVar, Literal, NamedTuple, Protocol
 
 import jax
 import jax.numpy as jnp
@@ -21,6 +24,7 @@ import jax.numpy as jnp
 from gtmm_jax.tasks.images import Images
 
 Array = jax.Array
+Asks = Literal['frame', 'class', 'view']
 
 
 class Episode(NamedTuple):
@@ -77,7 +81,7 @@ def draw_images(
     index = jax.random.randint(index_key, (count,), 0, total)
     frames = jnp.asarray(images.pixels)[index]
     labels = jnp.asarray(images.labels)[index]
-  return _grey_values(pixel_key, frames, binarize), labels
+  return grey_values(pixel_key, frames, binarize), labels
 
 
 def draw_of_classes(
@@ -110,13 +114,13 @@ def draw_of_classes(
     ranks
   )
   index = jnp.take_along_axis(found, classes[None], axis=0)[0]
-  frames = _grey_values(pixel_key, jnp.asarray(images.pixels)[index], binarize)
+  frames = grey_values(pixel_key, jnp.asarray(images.pixels)[index], binarize)
   there = (available > 0).reshape(-1, *[1] * (frames.ndim - 1))
   return jnp.where(there, frames, jnp.nan)
 
 
-def _grey_values(key: Array, frames: Array, binarize: bool) -> Array:
-  """Images as float32 in [0, 1], or drawn from that."""
+def grey_values(key: Array, frames: Array, binarize: bool) -> Array:
+  """Images, uint8 or in [0, 1], as float32 in [0, 1], or drawn from that."""
   if jnp.issubdtype(frames.dtype, jnp.integer):
     frames = frames.astype(jnp.float32) / 255.0
   frames = frames.astype(jnp.float32)
@@ -149,16 +153,46 @@ def recall_episode(frames: Array, recalled: Array) -> Episode:
   )
 
 
-def require_intervals(task: str, pre_recall: int, recall: int) -> None:
-  """Checks 1 <= recall <= pre_recall.
+@dataclasses.dataclass(frozen=True)
+class Intervals:
+  """What recall tasks have in common: l frames, then k that answer to them.
 
-  Raises:
-    ValueError: if that does not hold.
+  Attributes:
+    pre_recall: l, frames before the recall interval.
+    recall: k, frames of the recall interval, 1 <= k <= l.
+    binarize: sample pixels from their grey values.
   """
-  if recall < 1:
-    raise ValueError(f'{task}: recall is {recall}; it must be at least 1.')
-  if recall > pre_recall:
-    raise ValueError(
-      f'{task}: recall is {recall} and pre_recall {pre_recall}; recall must '
-      f'not be larger, since only frames shown before can come back.'
-    )
+
+  pre_recall: int
+  recall: int
+  binarize: bool = False
+  name: ClassVar[str]
+  asks: ClassVar[Asks] = 'frame'
+
+  def __post_init__(self) -> None:
+    """Raises `ValueError` unless 1 <= k <= l."""
+    if self.recall < 1:
+      raise ValueError(
+        f'{self.name}: recall is {self.recall}; it must be at least 1.'
+      )
+    if self.recall > self.pre_recall:
+      raise ValueError(
+        f'{self.name}: recall is {self.recall} and pre_recall '
+        f'{self.pre_recall}; recall must not be larger, since only frames '
+        f'shown before can come back.'
+      )
+
+  @property
+  def length(self) -> int:
+    """T = l + k."""
+    return self.pre_recall + self.recall
+
+  @property
+  def prefix(self) -> int:
+    """l."""
+    return self.pre_recall
+
+  @property
+  def condition_size(self) -> int:
+    """0: nothing is conditioned on."""
+    return 0

@@ -36,7 +36,7 @@ class Navigation:
   columns: int
   length: int
   binarize: bool = False
-  asks_classes: ClassVar[bool] = False
+  asks: ClassVar[episode.Asks] = 'frame'
 
   def __post_init__(self) -> None:
     """Raises `ValueError` for a grid below two cells, or below three frames."""

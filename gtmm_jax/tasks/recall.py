@@ -14,41 +14,14 @@ _PARITIES = 2
 
 
 @dataclasses.dataclass(frozen=True)
-class PerfectRecall:
+class PerfectRecall(episode.Intervals):
   """l random digits, then the first k of them again.
 
   To know the time of a frame tells nothing of it; a perfect memory tells all.
   Gemici et al. 2017, section 5.1 and appendix D.
-
-  Attributes:
-    pre_recall: l, frames before the recall interval.
-    recall: k, frames of the recall interval, 1 <= k <= l.
-    binarize: sample pixels from their grey values.
   """
 
-  pre_recall: int
-  recall: int
-  binarize: bool = False
-  asks_classes: ClassVar[bool] = False
-
-  def __post_init__(self) -> None:
-    """Raises `ValueError` unless 1 <= k <= l."""
-    episode.require_intervals('perfect_recall', self.pre_recall, self.recall)
-
-  @property
-  def length(self) -> int:
-    """T = l + k."""
-    return self.pre_recall + self.recall
-
-  @property
-  def prefix(self) -> int:
-    """l."""
-    return self.pre_recall
-
-  @property
-  def condition_size(self) -> int:
-    """0: nothing is conditioned on."""
-    return 0
+  name: ClassVar[str] = 'perfect_recall'
 
   def sample(
     self, key: jax.Array, images: Images | episode.Sampler
@@ -64,20 +37,13 @@ class OneShotRecall(PerfectRecall):
 
   Perfect recall in all but its images: held-out episodes are of characters that
   no training episode shows. Gemici et al. 2017, section 5.3 and appendix D.
-
-  Attributes:
-    pre_recall: l, frames before the recall interval.
-    recall: k, frames of the recall interval, 1 <= k <= l.
-    binarize: sample pixels from their grey values.
   """
 
-  def __post_init__(self) -> None:
-    """Raises `ValueError` unless 1 <= k <= l."""
-    episode.require_intervals('one_shot_recall', self.pre_recall, self.recall)
+  name: ClassVar[str] = 'one_shot_recall'
 
 
 @dataclasses.dataclass(frozen=True)
-class ParityRecall:
+class ParityRecall(episode.Intervals):
   """l random digits, then the parities of the first k of them.
 
   The answer to an even digit is a random image of a 0, to an odd one of a 1,
@@ -85,36 +51,10 @@ class ParityRecall:
   digits equally frequent, to know the time of an answer is worth ln 5 nats, two
   classes being left, and the parity ln 2 more. Gemici et al. 2017, section 5.2
   and appendix D.
-
-  Attributes:
-    pre_recall: l, frames before the recall interval.
-    recall: k, frames of the recall interval, 1 <= k <= l.
-    binarize: sample pixels from their grey values.
   """
 
-  pre_recall: int
-  recall: int
-  binarize: bool = False
-  asks_classes: ClassVar[bool] = True
-
-  def __post_init__(self) -> None:
-    """Raises `ValueError` unless 1 <= k <= l."""
-    episode.require_intervals('parity_recall', self.pre_recall, self.recall)
-
-  @property
-  def length(self) -> int:
-    """T = l + k."""
-    return self.pre_recall + self.recall
-
-  @property
-  def prefix(self) -> int:
-    """l."""
-    return self.pre_recall
-
-  @property
-  def condition_size(self) -> int:
-    """0: nothing is conditioned on."""
-    return 0
+  name: ClassVar[str] = 'parity_recall'
+  asks: ClassVar[episode.Asks] = 'class'
 
   def sample(self, key: jax.Array, images: Images) -> episode.Episode:
     """Draws one episode of l + k frames; its last k are predictable.

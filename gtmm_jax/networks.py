@@ -1,0 +1,211 @@
+"""Networks from frames to features, and from codes to frames.
+
+Those of Gemici et al. 2017, appendix B, and small dense ones. Each runs on any
+number of leading axes at once; frames come in (-1, 1).
+"""
+
+import math
+from collections.abc import Sequence
+
+import jax
+import jax.numpy as jnp
+from flax import linen as nn
+
+from gtmm_jax import convolutions
+
+Array = jax.Array
+
+
+def _normalise(x: Array, train: bool, name: str) -> Array:
+  """Batch normalisation over all leading axes, then rectification."""
+  return nn.relu(nn.BatchNorm(use_running_average=not train, name=name)(x))
+
+
+class DenseEncoder(nn.Module):
+  """Frames to features by dense layers: the small preset's network.
+
+  Attributes:
+    hidden: units of each hidden layer.
+    features: F, width of what it hands on.
+  """
+
+  hidden: Sequence[int]
+  features: int
+
+  @nn.compact
+  def __call__(self, frames: Array, train: bool) -> Array:
+    """[..., H, W, C] in (-1, 1) -> [..., F]; `train` changes nothing."""
+    del train
+    x = frames.reshape(*frames.shape[:-3], -1)
+    for size in self.hidden:
+      x = nn.relu(nn.Dense(size)(x))
+    return nn.Dense(self.features)(x)
+
+
+class DenseDecoder(nn.Module):
+  """Codes to frame parameters by dense layers: the small preset's network.
+
+  Attributes:
+    hidden: units of each hidden layer.
+    frame_shape: (H, W, C).
+  """
+
+  hidden: Sequence[int]
+  frame_shape: tuple[int, int, int]
+
+  @nn.compact
+  def __call__(self, code: Array, train: bool) -> Array:
+    """[..., D] -> [..., H, W, C]; `train` changes nothing."""
+    del train
+    height, width, channels = self.frame_shape
+    x = code
+    for size in self.hidden:
+      x = nn.relu(nn.Dense(size)(x))
+    x = nn.Dense(height * width * channels)(x)
+    return x.reshape(*code.shape[:-1], height, width, channels)
+
+
+class DigitEncoder(nn.Module):
+  """The paper's network for 28x28 digits and characters (appendix B).
+
+  Two blocks of four parallel streams and a dimension-halving convolution, then
+  a linear layer.
+
+  Attributes:
+    features: F, width of what it hands on.
+  """
+
+  features: int
+
+  @nn.compact
+  def __call__(self, frames: Array, train: bool) -> Array:
+    """[..., 28, 28, C] in (-1, 1) -> [..., F]."""
+    x = convolutions.ParallelStreams(name='streams_1')(frames)
+    x = _normalise(x, train, 'norm_1')
+    x = convolutions.Halve(32, use_bias=False, name='halve_1')(x)
+    x = _normalise(x, train, 'norm_2')
+    x = convolutions.ParallelStreams(name='streams_2')(x)
+    x = _normalise(x, train, 'norm_3')
+    x = convolutions.Halve(64, use_bias=True, name='halve_2')(x)
+    x = x.reshape(*x.shape[:-3], -1)
+    return nn.Dense(self.features, name='linear')(x)
+
+
+class DigitDecoder(nn.Module):
+  """The digit encoder with deconvolutions (appendix B).
+
+  A linear layer to a quarter of the height and width with 64 channels, then
+  twice a block of parallel streams and a dimension-doubling deconvolution.
+
+  Attributes:
+    frame_shape: (H, W, C), H and W multiples of 4.
+  """
+
+  frame_shape: tuple[int, int, int]
+
+  @nn.compact
+  def __call__(self, code: Array, train: bool) -> Array:
+    """[..., D] -> [..., H, W, C]."""
+    height, width, channels = self.frame_shape
+    height, width = height // 4, width // 4
+    x = nn.Dense(height * width * 64, name='linear')(code)
+    x = x.reshape(*code.shape[:-1], height, width, 64)
+    streams = convolutions.ParallelStreams
+    x = streams(fused=False, name='streams_1')(x)
+    x = _normalise(x, train, 'norm_1')
+    x = convolutions.Double(32, use_bias=False, name='double_1')(x)
+    x = _normalise(x, train, 'norm_2')
+    x = streams(fused=False, name='streams_2')(x)
+    x = _normalise(x, train, 'norm_3')
+    return convolutions.Double(channels, use_bias=True, name='double_2')(x)
+
+
+# The paper's network for colour frames, of 32x32: kernels of each layer, as
+# (channels, side, stride, padding).
+_GLOBAL = ((128, 5, 3, 0), (256, 4, 2, 0), (256, 4, 1, 0))
+_LOCAL = ((16, 4, 2, 1), (8, 4, 2, 1))
+
+
+class ColourEncoder(nn.Module):
+  """The paper's network for frames of 3D environments (appendix B).
+
+  A pathway of large strides without padding, for what fills a frame, and one of
+  small kernels, for its textures; a linear layer sees both. No normalisation.
+
+  Attributes:
+    features: F, width of what it hands on.
+  """
+
+  features: int
+
+  @nn.compact
+  def __call__(self, frames: Array, train: bool) -> Array:
+    """[..., H, W, C] in (-1, 1), H and W >= 32 -> [..., F]."""
+    del train
+    found = []
+    for name, layers in (('global', _GLOBAL), ('local', _LOCAL)):
+      x = frames
+      for index, (channels, side, stride, padding) in enumerate(layers, 1):
+        x = nn.relu(
+          convolutions.Shrink(
+            channels, side, stride, padding, name=f'{name}_{index}'
+          )(x)
+        )
+      found.append(x.reshape(*frames.shape[:-3], -1))
+    return nn.Dense(self.features, name='linear')(jnp.concatenate(found, -1))
+
+
+class ColourDecoder(nn.Module):
+  """The colour encoder transposed (appendix B); its two pathways are summed.
+
+  Attributes:
+    frame_shape: (H, W, C), H and W at least 32.
+  """
+
+  frame_shape: tuple[int, int, int]
+
+  @nn.compact
+  def __call__(self, code: Array, train: bool) -> Array:
+    """[..., D] -> [..., H, W, C]; `train` changes nothing."""
+    del train
+    sizes = [_sizes(self.frame_shape, layers) for layers in (_GLOBAL, _LOCAL)]
+    widths = [math.prod(each[-1]) for each in sizes]
+    x = nn.relu(nn.Dense(sum(widths), name='linear')(code))
+    parts = jnp.split(x, widths[:1], axis=-1)
+    return self._expand('global', _GLOBAL, sizes[0], parts[0]) + self._expand(
+      'local', _LOCAL, sizes[1], parts[1]
+    )
+
+  def _expand(
+    self,
+    name: str,
+    layers: Sequence[tuple[int, ...]],
+    shapes: Sequence[tuple[int, int, int]],
+    x: Array,
+  ) -> Array:
+    """One pathway backwards, from its last shape to a frame."""
+    x = x.reshape(*x.shape[:-1], *shapes[-1])
+    for index in reversed(range(len(layers))):
+      _, side, stride, padding = layers[index]
+      x = convolutions.Grow(
+        shapes[index], side, stride, padding, name=f'{name}_{index + 1}'
+      )(x)
+      x = nn.relu(x) if index else x
+    return x
+
+
+def _sizes(
+  frame_shape: tuple[int, int, int], layers: Sequence[tuple[int, ...]]
+) -> list[tuple[int, int, int]]:
+  """(H, W, C) before the first layer and after each."""
+  shapes = [frame_shape]
+  for channels, side, stride, padding in layers:
+    height, width, _ = shapes[-1]
+    shapes.append(
+      (
+        (height + 2 * padding - side) // stride + 1,
+        (width + 2 * padding - side) // stride + 1,
+        channels,
+      )
+    )
+  return shapes

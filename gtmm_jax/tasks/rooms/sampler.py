@@ -1,0 +1,104 @@
+"""Rooms to train on, and rooms that are never trained on.
+
+A room is a scene of its own number, drawn where it is used: 2^24 are for
+training and as many, with other numbers, are held out.
+"""
+
+import dataclasses
+import functools
+import hashlib
+from typing import NamedTuple
+
+import jax
+import numpy as np
+
+from gtmm_jax.tasks.rooms import mazes
+from gtmm_jax.tasks.rooms.scenes import Scene
+
+Array = jax.Array
+
+_COUNT = 2**24
+
+
+@functools.partial(
+  jax.tree_util.register_dataclass,
+  data_fields=('first', 'count'),
+  meta_fields=('size',),
+)
+@dataclasses.dataclass(frozen=True)
+class Rooms:
+  """Rooms that can be drawn; a pytree, to be handed to compiled programs.
+
+  Attributes:
+    first: uint32, number of the first room.
+    count: int32, how many there are.
+    size: height and width of frames in pixels, no leaf.
+  """
+
+  first: Array | np.uint32
+  count: Array | np.int32
+  size: int
+
+  @property
+  def shape(self) -> tuple[int, int, int]:
+    """Of a frame, [H, W, C]."""
+    return self.size, self.size, 3
+
+  def draw(self, key: Array) -> Scene:
+    """Draws one of the rooms, each as likely."""
+    number = jax.random.randint(key, (), 0, self.count)
+    return make_room(self.first + number.astype(np.uint32))
+
+
+class Sets(NamedTuple):
+  """Rooms to train on, and rooms that are never trained on.
+
+  Attributes:
+    training: rooms of training episodes.
+    held_out: rooms of held-out episodes.
+    source: one line for people.
+    checksum: SHA-256, hexadecimal, over the number of their version: rooms are
+      not stored.
+  """
+
+  training: Rooms
+  held_out: Rooms
+  source: str
+  checksum: str
+
+
+def load(size: int) -> Sets:
+  """Both sets of rooms, seen in `size` x `size` pixels.
+
+  Raises:
+    ValueError: if `size` is below 1.
+  """
+  version = f'rooms, version {mazes.VERSION}'
+  return Sets(
+    *split(size),
+    f'random rooms, drawn: {_COUNT:,} for training and {_COUNT:,} others held '
+    f'out',
+    hashlib.sha256(version.encode()).hexdigest(),
+  )
+
+
+def make_room(number: Array | int) -> Scene:
+  """The room of a number from 0 to 2^32 - 1; another number, another room."""
+  return mazes.make_scene(jax.random.fold_in(jax.random.key(0), number))
+
+
+def split(size: int = 32) -> tuple[Rooms, Rooms]:
+  """The rooms of training, and those held out, seen in `size` x `size` pixels.
+
+  Raises:
+    ValueError: if `size` is below 1.
+  """
+  if size < 1:
+    raise ValueError(
+      f'rooms: size is {size}; it must be at least 1, the height and width of '
+      f'frames in pixels.'
+    )
+  training, held_out = (
+    Rooms(np.uint32(first), np.int32(_COUNT), size) for first in (0, _COUNT)
+  )
+  return training, held_out

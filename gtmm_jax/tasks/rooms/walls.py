@@ -1,0 +1,189 @@
+"""Where rays meet walls, and what is on the walls there."""
+
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from gtmm_jax.tasks.rooms import columns
+from gtmm_jax.tasks.rooms.scenes import CELLS, Scene
+from gtmm_jax.tasks.rooms.view import EYE, View, dim
+
+Array = jax.Array
+
+# How bright sides are, in the order of `SIDES`.
+_LIGHT = np.array([0.72, 0.92, 1.0, 0.82], np.float32)
+
+
+class Hit(NamedTuple):
+  """Where rays meet walls; all [W].
+
+  Attributes:
+    distance: to the wall, as a multiple of the ray's direction.
+    side: int32, of the cell, in the order of `SIDES`.
+    row: int32, the cell's y.
+    column: int32, the cell's x.
+    place: coordinate along the wall, x or y.
+    spread: how much of the wall the slice covers.
+  """
+
+  distance: Array
+  side: Array
+  row: Array
+  column: Array
+  place: Array
+  spread: Array
+
+
+def cast(
+  solid: Array, place: Array, direction: tuple[Array, Array], width: float
+) -> Hit:
+  """Finds the first solid cell along each ray.
+
+  Args:
+    solid: bool [N, N], N at most 32, true on the border.
+    place: x and y, in a free cell.
+    direction: x and y of each ray.
+    width: of a slice, at distance 1.
+  """
+  # No ray runs along a line of the grid.
+  step_x, step_y = (jnp.where(abs(x) < 1e-6, 1e-6, x) for x in direction)
+  x, column = _cross(solid.T, place[0], place[1], step_x, step_y)
+  y, row = _cross(solid, place[1], place[0], step_y, step_x)
+  is_x = x < y
+  distance = jnp.where(is_x, x, y)
+  along = jnp.where(
+    is_x, place[1] + distance * step_y, place[0] + distance * step_x
+  )
+  other = jnp.clip(along.astype(jnp.int32), 0, len(solid) - 1)
+  east_west = jnp.where(step_x > 0, 0, 1)
+  north_south = jnp.where(step_y > 0, 2, 3)
+  return Hit(
+    distance=distance,
+    side=jnp.where(is_x, east_west, north_south),
+    row=jnp.where(is_x, other, row),
+    column=jnp.where(is_x, column, other),
+    place=along,
+    spread=distance * width / jnp.abs(jnp.where(is_x, step_x, step_y)),
+  )
+
+
+def _cross(
+  solid: Array, start: Array, other: Array, step: Array, other_step: Array
+) -> tuple[Array, Array]:
+  """The first line of the grid, of one kind, behind which a cell is solid.
+
+  Whether a cell is solid is a bit of a whole number, of which there is one for
+  each line: that spares a look-up for every ray and line.
+
+  Args:
+    solid: bool [N, N], by the coordinate that lines have, then by the other.
+    start: the place's coordinate that lines have.
+    other: its other one.
+    step: the direction's coordinate that lines have.
+    other_step: its other one.
+
+  Returns:
+    Distance, and where the cell is along `step`.
+  """
+  count = len(solid)
+  bits = np.uint32(1) << np.arange(count, dtype=np.uint32)
+  bits = jnp.sum(jnp.where(solid, bits, np.uint32(0)), 1, dtype=jnp.uint32)
+  ahead, inverse = step > 0, 1 / step
+
+  def meet(line, found):
+    nearest, cell = found
+    distance = (line - start) * inverse
+    met = other + distance * other_step
+    index = jnp.clip(met, 0, count - 1).astype(jnp.uint32)
+    behind = jnp.where(ahead, bits[line], bits[line - 1]) >> index & 1
+    inside = (met >= 0) & (met < count) & (distance > 0)
+    closer = inside & (behind > 0) & (distance < nearest)
+    nearest = jnp.where(closer, distance, nearest)
+    return nearest, jnp.where(closer, jnp.where(ahead, line, line - 1), cell)
+
+  nowhere = jnp.full_like(step, jnp.inf), jnp.zeros_like(step, jnp.int32)
+  return jax.lax.fori_loop(1, count, meet, nowhere)
+
+
+def _pick(table: Array, index: Array) -> Array:
+  """Rows of a small table, [A, ...], by index [W]: [..., W].
+
+  Comparisons with each are quicker on a CPU than look-ups.
+  """
+  rows = table[..., None]
+  picked = jnp.broadcast_to(rows[0], rows.shape[1:-1] + index.shape)
+  for number in range(1, len(table)):
+    picked = jnp.where(index == number, rows[number], picked)
+  return picked
+
+
+def surface(
+  scene: Scene, hit: Hit, view: View, reach: Array
+) -> tuple[columns.Courses, Array, columns.Painting]:
+  """What is on the walls.
+
+  Args:
+    scene: the maze.
+    hit: where rays meet walls.
+    view: of the rays.
+    reach: how far that is over the floor, [W].
+
+  Returns:
+    Courses of the wall, its two colours in its light, [2, 3, W], and the
+    painting on it.
+  """
+  light = jnp.asarray(_LIGHT)[hit.side] * dim(reach)
+  face = (hit.side * CELLS + hit.row) * CELLS + hit.column
+  texture = scene.texture.reshape(-1)[face]
+  style = jax.tree.map(lambda x: _pick(x, texture), scene.styles)
+  low, high = hit.place - hit.spread / 2, hit.place + hit.spread / 2
+  shift = style.shift * style.space
+  # Of the height, in pairs of courses.
+  pitch = reach / view.scale / (2 * style.course)
+  bricks = columns.Courses(
+    phase=EYE / (2 * style.course) + view.middle * pitch,
+    pitch=pitch,
+    line=style.line / 2,
+    even=joints(low, high, style.space, style.joint),
+    odd=joints(low + shift, high + shift, style.space, style.joint),
+  )
+  number = scene.painting.reshape(-1)[face]
+  canvas = jax.tree.map(lambda x: _pick(x, number), scene.canvases)
+  aside = hit.place - jnp.floor(hit.place) - 0.5
+
+  def share(half):
+    part = 0.5 + (half - jnp.abs(aside)) / hit.spread
+    return jnp.where(number >= 0, jnp.clip(part, 0, 1), 0.0)
+
+  head, foot = canvas.top - canvas.frame, canvas.bottom + canvas.frame
+  chord = jnp.sqrt(jnp.maximum(canvas.disc**2 - aside**2, 0))
+  centre = canvas.split + canvas.disc
+  ends = [
+    *(canvas.top, canvas.bottom),
+    *(head, foot),
+    *(canvas.split, foot),
+    *(centre + chord, centre - chord),
+  ]
+  rows = jnp.stack([view.row((level - EYE) / reach) for level in ends])
+  inner = canvas.half_width - canvas.frame
+  return (
+    bricks,
+    style.colors * light,
+    columns.Painting(
+      rows=rows.reshape(4, 2, *reach.shape),
+      shares=jnp.stack([share(canvas.half_width), share(inner)]),
+      colors=canvas.colors * light,
+    ),
+  )
+
+
+def joints(low: Array, high: Array, space: Array, joint: Array) -> Array:
+  """Part of (low, high) that lies in the first `joint` of each `space`."""
+
+  def until(x):
+    whole = jnp.floor(x)
+    return whole * joint + jnp.minimum(x - whole, joint)
+
+  return (until(high / space) - until(low / space)) * space / (high - low)
