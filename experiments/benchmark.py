@@ -72,12 +72,14 @@ def _count(path: pathlib.Path | None, console: Console) -> None:
 
   rows = [
     {
+      'frames': frames,
       'model': model,
       'parameters': count,
-      'paper': presets.PAPER_PARAMETERS[model],
-      'difference_percent': 100 * (count / presets.PAPER_PARAMETERS[model] - 1),
+      'paper': paper[model],
+      'difference_percent': 100 * (count / paper[model] - 1),
     }
-    for model, count in timing.parameter_counts().items()
+    for frames, paper in presets.PAPER_PARAMETERS.items()
+    for model, count in timing.parameter_counts(frames).items()
   ]
   console.print(benchmark_tables.parameters(rows))
   _write(path, {'parameters': rows})

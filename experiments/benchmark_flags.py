@@ -46,8 +46,10 @@ def define_flags() -> None:
   flags.DEFINE_string(
     'data',
     'bundled',
-    'Digits or characters: bundled, tfds or files:FOLDER, as in run.py.',
+    'Digits or characters: bundled, tfds or files:FOLDER; your own episodes, '
+    'on frames: files:FILE; as in run.py.',
   )
+  command.define_memory_flag()
   flags.DEFINE_string(
     'data_dir',
     None,

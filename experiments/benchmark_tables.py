@@ -42,7 +42,8 @@ def timings(rows: Sequence[Mapping[str, Any]]) -> Table:
 def parameters(rows: Sequence[Mapping[str, Any]]) -> Table:
   """One row for each model: its parameters beside the paper's, in percent."""
   table = _table(
-    'Parameters at the paper preset, l = 20, k = 5',
+    'Parameters at the paper preset',
+    'frames',
     'model',
     'parameters',
     'Table 1',
@@ -50,6 +51,7 @@ def parameters(rows: Sequence[Mapping[str, Any]]) -> Table:
   )
   for row in rows:
     table.add_row(
+      row['frames'],
       row['model'],
       f'{row["parameters"]:,}',
       f'{row["paper"]:,}',

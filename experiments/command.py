@@ -59,9 +59,23 @@ def define_episode_flags() -> None:
     'similarity_cued_recall.',
     'rows': "Rows of navigation's grid, >= 1; with columns, two cells or more.",
     'columns': "Columns of navigation's grid, >= 1.",
-    'length': 'Frames of a walk on navigation, >= 3.',
+    'length': 'Frames of a walk on navigation, >= 3, or of two turns on '
+    'rotation, >= 14; on frames those of the file.',
+    'size': 'Height and width of frames on rotation, in pixels, >= 8.',
   }.items():
     flags.DEFINE_integer(name, None, text + preset_default(name))
+
+
+def define_memory_flag() -> None:
+  """Defines the flag of what training episodes of a file may take."""
+  flags.DEFINE_float(
+    'device_megabytes',
+    None,
+    'On frames: megabytes that training episodes may take on each device, '
+    'above 0. More of them are trained on in windows, another after each '
+    "report. Default: half of an accelerator's memory; on the CPU half of the "
+    "machine's, shared by the replicas.",
+  )
 
 
 def console() -> Console:

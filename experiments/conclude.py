@@ -12,6 +12,7 @@ from rich.table import Table
 from gtmm_jax import (
   classifier,
   evaluate,
+  fidelity,
   metrics,
   records,
   replicas,
@@ -32,7 +33,14 @@ _ROWS = {
   'retrieval_ahead_chance': '  by chance',
   'retrieval_free': 'retrieved free-running',
   'retrieval_free_chance': '  by chance',
+  'dream_error': 'squared error of dreamed views, a pixel',
+  'copy_error': '  of the nearest frame seen',
+  'dream_similarity': 'structural similarity of dreamed views',
+  'copy_similarity': '  of the nearest frame seen',
 }
+
+# Said to be absent where they are; of others nothing is said.
+_ALWAYS = ('negative_bound', 'kl_new', 'kl_predictable', 'kl_last', 'ratio')
 
 
 def headline(line: dict[str, Any]) -> str:
@@ -96,7 +104,9 @@ def _evaluate(
 ) -> dict[str, Any]:
   """The content of evaluation.json."""
   settings, problem, task = prepared.settings, prepared.problem, prepared.task
-  judge, judged = _judge(prepared.images) if task.asks_classes else (None, None)
+  judge, judged = (None, None)
+  if task.asks == 'class':
+    judge, judged = _judge(prepared.images)
   batches = -(-settings.evaluation_episodes // settings.batch_size)
   zeros = evaluate.zeros(task.length)
   start = jax.tree.map(
@@ -105,7 +115,13 @@ def _evaluate(
 
   def step(sums, own, shared):
     return evaluate.evaluate_batch(
-      problem, task.prefix, settings.binarize, sums, *own, *shared
+      problem,
+      task.prefix,
+      task.asks,
+      settings.binarize,
+      sums,
+      *own,
+      *shared,
     )
 
   variables = {'params': state.params, 'batch_stats': state.batch_stats}
@@ -122,8 +138,13 @@ def _evaluate(
     'episodes': batches * settings.batch_size,
     **metrics.means(sums.totals, failed_at),
     **retrieval.accuracies(sums.retrieved, failed_at >= 0),
+    **fidelity.means(sums.closeness, failed_at >= 0),
     'classifier_accuracy': judged,
-    'entropy_floor': float(np.mean(sums.entropy)) / batches,
+    'entropy_floor': (
+      float(np.mean(sums.entropy)) / batches
+      if problem.model.observation_map.likelihood == 'bernoulli'
+      else None
+    ),
     'predictable': np.mean(sums.totals.predictable, axis=0) / batches,
   }
 
@@ -156,12 +177,14 @@ def show(workdir: pathlib.Path, settings: Any, console: Console) -> None:
   table.add_column('mean', justify='right')
   table.add_column('standard error', justify='right')
   for name, label in _ROWS.items():
-    table.add_row(label, *_cells(summary[name]))
+    if summary[name] is not None or name in _ALWAYS:
+      table.add_row(label, *_cells(summary[name]))
   console.print(table)
-  console.print(
-    f'The entropy of grey pixels alone makes {evaluation["entropy_floor"]:,.1f}'
-    f' nats of the negative bound.'
-  )
+  if evaluation['entropy_floor'] is not None:
+    console.print(
+      f'The entropy of grey pixels alone makes '
+      f'{evaluation["entropy_floor"]:,.1f} nats of the negative bound.'
+    )
   if evaluation['classifier_accuracy'] is not None:
     console.print(
       f'Retrieved means: a classifier finds the class, one of two whose '

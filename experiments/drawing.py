@@ -5,7 +5,6 @@ import pathlib
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 import memory_panels
 import numpy as np
 import preparation
@@ -148,23 +147,19 @@ def dream(
   """Episodes, their reconstructions, and the dreams after their prefixes."""
   batch_key, frame_key = jax.random.split(key)
   episode, noise = train.batch(problem, batch_key, images)
-  # Where pixels are sampled, so are those of a frame that is encoded again.
-  dreamed = episode.frames[prefix:]
-  frame_noise = (
-    jax.random.uniform(frame_key, dreamed.shape) if binarize else None
-  )
   inference = free_energy.infer(
     problem.model, variables, episode.frames, episode.condition, noise
   )
-  continued = generate.continue_episode(
+  free = generate.run_free(
     problem.model,
     variables,
-    episode.frames[:prefix],
+    episode.frames,
     episode.condition,
     noise,
-    frame_noise,
+    prefix,
+    frame_key if binarize else None,
   )
-  return episode, inference.frames, jnp.asarray(continued.frames)
+  return episode, inference.frames, free[prefix:]
 
 
 def _draw_memory(

@@ -2,20 +2,25 @@
 
 import dataclasses
 import functools
-import os
 import pathlib
 from typing import Any
 
+import continuation
 import jax
 import jax.numpy as jnp
+import own_frames
 import settings as settings_module
 import surroundings
 from absl import logging
 
-from gtmm_jax import build, presets, records, replicas, tasks, train
-from gtmm_jax.tasks import characters, images
+from gtmm_jax import build, presets, replicas, tasks, train
+from gtmm_jax.model import TemporalVAE
+from gtmm_jax.tasks import characters, frame_files, frames, images, rooms
 
 Settings = settings_module.Settings
+
+# To train on and held out, with `source` and `checksum`.
+Loaded = images.Digits | characters.Characters | rooms.Sets | frames.Sets
 
 _PACKAGES = ('jax', 'jaxlib', 'flax', 'optax', 'numpy')
 
@@ -41,10 +46,12 @@ class Request:
   rows: int | None
   columns: int | None
   length: int | None
+  size: int | None
   report_every: int | None
   learning_rate: float | None
   seed: int
   evaluation_episodes: int
+  device_megabytes: float | None
 
 
 @dataclasses.dataclass(frozen=True)
@@ -56,7 +63,8 @@ class Prepared:
     workdir: where results go.
     task: the task.
     images: to train on, and held out.
-    more_images: a sentence on what the bundled ones lack.
+    more_images: a sentence on what the bundled ones lack, if anything.
+    preset: sizes of the networks.
     problem: what one replica trains.
     layout: where replicas run.
     config: what `config.json` will hold.
@@ -66,8 +74,9 @@ class Prepared:
   settings: Settings
   workdir: pathlib.Path
   task: Any
-  images: images.Digits | characters.Characters
+  images: Loaded
   more_images: str
+  preset: presets.Preset
   problem: train.Problem
   layout: replicas.Layout
   config: dict[str, Any]
@@ -82,8 +91,10 @@ def prepare(request: Request) -> Prepared:
   """
   logging.set_verbosity(logging.ERROR)
   given = dataclasses.asdict(request)
-  for name in ('preset', 'workdir', 'data', 'data_dir'):
+  for name in ('preset', 'workdir', 'data', 'data_dir', 'device_megabytes'):
     del given[name]
+  header = own_frames.inspect(request.task, request.data)
+  given['found'] = own_frames.found(header)
   name, why = request.preset, 'as asked'
   settings = settings_module.resolve(
     'small' if name == 'auto' else name, **given
@@ -95,79 +106,123 @@ def prepare(request: Request) -> Prepared:
     if backend != 'cpu':
       settings = settings_module.resolve('paper', **given)
       why = f'jax found an accelerator, its backend is {backend}'
-  task = tasks.TASKS[settings.task](
-    **settings_module.episodes(settings), binarize=settings.binarize
-  )
+  workdir = continuation.locate(request.workdir, settings)
+  task = make_task(settings, header)
+  if header:
+    # A large file is read once all else is right.
+    _make_model(settings, task, header.shape)
   loaded, more_images = load_images(
-    settings.task, request.data, request.data_dir
+    settings, request.data, request.data_dir, request.device_megabytes
   )
-  preset = presets.PRESETS[settings.preset]
-  model = build.temporal_vae(
-    settings.model,
-    preset,
-    loaded.training.shape,
-    frames=task.length,
-    store=settings.store,
-    order=settings.order,
-  )
-  layout = replicas.plan(settings.replicas, preset.networks == 'digit')
+  preset, model = _make_model(settings, task, loaded.training.shape)
+  layout = replicas.plan(settings.replicas, preset.networks != 'dense')
   prepared = Prepared(
     settings=settings,
-    workdir=_workdir(request.workdir, settings),
+    workdir=workdir,
     task=task,
     images=loaded,
     more_images=more_images,
+    preset=preset,
     problem=train.Problem(model, task.sample, settings.batch_size),
     layout=layout,
     config=_config(
       request,
       settings,
       loaded,
+      preset,
       layout,
       presets.slots(settings.model, task.length),
     ),
     why=why,
   )
-  _require_continuation(prepared)
+  continuation.require(workdir, settings.steps, prepared.config)
   return prepared
 
 
-def load_images(
-  task: str, data: str, data_dir: str | None
-) -> tuple[images.Digits | characters.Characters, str]:
-  """The images that a task takes, and what the bundled ones lack.
+def _make_model(
+  settings: Settings, task: Any, shape: tuple[int, int, int]
+) -> tuple[presets.Preset, TemporalVAE]:
+  """The preset for such frames, and the model; raises where it cannot be."""
+  preset = presets.choose(settings.preset, shape[-1])
+  model = build.temporal_vae(
+    settings.model,
+    preset,
+    shape,
+    frames=task.length,
+    store=settings.store,
+    order=settings.order,
+  )
+  return preset, model
+
+
+def make_task(
+  settings: Settings, header: frame_files.Header | None = None
+) -> Any:
+  """The task with its sizes.
+
+  Args:
+    settings: of the run.
+    header: of the file that episodes are read from, if they are.
 
   Raises:
-    ValueError: if they cannot be had.
+    ValueError: if they make no sense.
   """
-  if task == 'one_shot_recall':
+  sizes = settings_module.episodes(settings)
+  is_coloured = header.shape[-1] > 1 if header else settings.task == 'rotation'
+  if is_coloured and settings.binarize:
+    raise ValueError(
+      f'--binarize means nothing to {settings.task}; its frames are coloured.'
+    )
+  if settings.task != 'rotation':
+    sizes['binarize'] = settings.binarize
+  if header:
+    sizes |= {
+      'length': header.length,
+      'condition_size': header.condition_size,
+    }
+  return tasks.TASKS[settings.task](**sizes)
+
+
+def load_images(
+  settings: Settings,
+  data: str,
+  data_dir: str | None,
+  device_megabytes: float | None = None,
+) -> tuple[Loaded, str]:
+  """What a task's frames are made of, and what the bundled images lack.
+
+  Raises:
+    ValueError: if it cannot be had.
+  """
+  if settings.task == 'frames':
+    return own_frames.load(settings, data, device_megabytes), ''
+  if device_megabytes is not None:
+    raise ValueError(
+      f'--device_megabytes means nothing to {settings.task}; it is for frames, '
+      f'whose episodes may be many.'
+    )
+  if settings.task == 'rotation':
+    if data != 'bundled':
+      raise ValueError(
+        f'--data is {data!r}; rotation draws its rooms itself, leave --data '
+        f'out.'
+      )
+    return rooms.load(settings.size), ''
+  if settings.task == 'one_shot_recall':
     loaded = characters.load_characters(data, data_dir)
     return loaded, characters.describe_more_characters()
   loaded = images.load_digits(data, data_dir)
   return loaded, images.describe_more_digits()
 
 
-def _workdir(given: str | None, settings: Settings) -> pathlib.Path:
-  name = f'{settings.task}-{settings.model}-{settings.preset}-{settings.seed}'
-  path = pathlib.Path(given or pathlib.Path('runs') / name).expanduser()
-  if path.exists() and not path.is_dir():
-    raise ValueError(f'--workdir {path} is a file; name a folder.')
-  existing = next(p for p in (path, *path.absolute().parents) if p.exists())
-  if not (existing.is_dir() and os.access(existing, os.W_OK)):
-    raise ValueError(
-      f'--workdir {path} cannot be written in {existing}; name another.'
-    )
-  return path
-
-
 def _config(
   request: Request,
   settings: Settings,
-  loaded: images.Digits | characters.Characters,
+  loaded: Loaded,
+  preset: presets.Preset,
   layout: replicas.Layout,
   slots: int,
 ) -> dict[str, Any]:
-  preset = presets.PRESETS[settings.preset]
   return {
     'settings': {
       **dataclasses.asdict(settings),
@@ -179,10 +234,14 @@ def _config(
       'controller_size': preset.controller_size[settings.model],
       'attention_size': preset.attention_size,
       'word_size': preset.word_size,
+      'summary_size': preset.summary_size,
       'key_strength': preset.key_strength,
       'lru_strength': preset.lru_strength,
       'slots': slots,
       'gradient_norm': preset.gradient_norm,
+      'device_megabytes': own_frames.limit(
+        settings, loaded, request.device_megabytes
+      ),
     },
     'data': {
       'flag': request.data,
@@ -195,53 +254,6 @@ def _config(
       'count': len(layout.devices),
     },
   }
-
-
-def _require_continuation(prepared: Prepared) -> None:
-  """Raises unless the workdir is new or its run can go on.
-
-  Where it goes on with other versions or on another device, the config keeps
-  the earlier ones.
-  """
-  old = records.read_config(prepared.workdir)
-  records.read_evaluation(prepared.workdir)
-  if old is None:
-    if records.read_metrics(prepared.workdir):
-      raise ValueError(
-        f'{prepared.workdir} has metrics.jsonl but no config.json; it is not '
-        f'the folder of a run. Name another --workdir.'
-      )
-    return
-  new = prepared.config
-  if not {'settings', 'data', 'versions', 'device'} <= old.keys():
-    raise ValueError(
-      f'{prepared.workdir}/config.json is not that of a run. Name another '
-      f'--workdir.'
-    )
-  ran_on = {name: old[name] for name in ('versions', 'device')}
-  new['earlier'] = old.get('earlier', [])
-  if any(ran_on[name] != new[name] for name in ran_on):
-    new['earlier'] = [*new['earlier'], ran_on]
-  records.require_same_settings(
-    {**old['settings'], 'data': old['data']['checksum']},
-    {**new['settings'], 'data': new['data']['checksum']},
-    settings_module.MAY_DIFFER,
-  )
-  lines = records.read_metrics(prepared.workdir)
-  if lines and lines[-1]['step'] > prepared.settings.steps:
-    raise ValueError(
-      f'{prepared.workdir} has been trained for {lines[-1]["step"]} steps '
-      f'already, more than --steps={prepared.settings.steps}; ask for at least '
-      f'as many, or name another --workdir.'
-    )
-  # Of a run that was cut short, the first checkpoint may be missing, and is
-  # always there before the third line.
-  kept = (prepared.workdir / 'checkpoints').glob('[0-9]*')
-  if len(lines) > 2 and not any(path.name.isdigit() for path in kept):
-    raise ValueError(
-      f'{prepared.workdir} has records of {lines[-1]["step"]} steps and no '
-      f'checkpoint to go on from; name another --workdir to keep them.'
-    )
 
 
 def replica_keys(settings: Settings) -> jax.Array:

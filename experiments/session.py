@@ -9,12 +9,13 @@ import command
 import conclude
 import jax
 import numpy as np
+import own_frames
 import progress
 from preparation import Prepared, replica_keys
 from rich.console import Console
 from settings import describe
 
-from gtmm_jax import checkpoints, metrics, presets, records, replicas, train
+from gtmm_jax import checkpoints, metrics, records, replicas, train
 
 # Seconds of training between two looks at the device.
 _PORTION = 0.5
@@ -30,31 +31,31 @@ def run(prepared: Prepared) -> None:
     conclude.show(workdir, settings, console)
     return
   records.write_config(workdir, prepared.config)
-  optimizer = train.adam(
-    settings.learning_rate, presets.PRESETS[settings.preset].gradient_norm
-  )
+  optimizer = train.adam(settings.learning_rate, prepared.preset.gradient_norm)
   own = replicas.scatter(prepared.layout, replica_keys(settings))
-  shared = replicas.broadcast(prepared.layout, prepared.images.training)
   initialise = functools.partial(train.init_state, prepared.problem, optimizer)
   manager = checkpoints.open_directory(workdir / 'checkpoints')
   try:
     state = _restore(prepared, manager, initialise, console)
+    images = own_frames.Training(prepared.layout, prepared.images)
     if state is None:
       state = replicas.lift(
         prepared.layout, lambda _, own, shared, __: initialise(own, shared)
-      )(own, own, shared, 0)
+      )(own, own, images.at(0), 0)
     step = functools.partial(train.train_step, prepared.problem, optimizer)
     state = _train(
       prepared,
       replicas.repeat(prepared.layout, step),
       state,
       own,
-      shared,
+      images,
       manager,
       console,
     )
   finally:
     manager.close()
+  # Room for those held out.
+  del images
   conclude.conclude(prepared, state, own, console)
 
 
@@ -86,7 +87,8 @@ def _restore(
   template = jax.eval_shape(
     jax.vmap(initialise, in_axes=(0, None)),
     replica_keys(prepared.settings),
-    prepared.images.training,
+    # The shapes of a state do not depend on how many there are.
+    prepared.images.held_out,
   )
   restored = checkpoints.restore_latest(manager, template)
   step = restored.step if restored else 0
@@ -104,7 +106,7 @@ def _train(
   advance: Callable,
   state: train.TrainState,
   own: Any,
-  shared: Any,
+  images: own_frames.Training,
   manager: Any,
   console: Console,
 ) -> train.TrainState:
@@ -119,8 +121,13 @@ def _train(
   lines = records.read_metrics(prepared.workdir)
   before = lines[-1]['seconds'] if lines else 0.0
   started = time.perf_counter()
+
+  def images_at(step: int) -> Any:
+    # Windows change with reports, at which a run that is cut short goes on.
+    return images.at(step // settings.report_every)
+
   # The first step on its own, since it waits for the compiler.
-  state = jax.block_until_ready(advance(state, own, shared, 1))
+  state = jax.block_until_ready(advance(state, own, images_at(step), 1))
   step += 1
   console.print(f'compiled in {time.perf_counter() - started:.1f} s')
   portion = 1
@@ -129,15 +136,17 @@ def _train(
       if step % settings.report_every == 0 or step == settings.steps:
         seconds = before + time.perf_counter() - started
         line = _report(prepared, step, seconds, state)
-        state = reset(state, own, shared, 0)
+        state = reset(state, own, own, 0)
         checkpoints.save(manager, step, replicas.gather(state))
         shown.report(step, conclude.headline(line))
       if step == settings.steps:
         return state
       until = settings.report_every - step % settings.report_every
       count = min(portion, until, settings.steps - step)
+      # A window is read and moved before the clock of steps runs.
+      images_at(step)
       began = time.perf_counter()
-      state = jax.block_until_ready(advance(state, own, shared, count))
+      state = jax.block_until_ready(advance(state, own, images_at(step), count))
       step += count
       speed = count / (time.perf_counter() - began)
       portion = max(1, int(_PORTION * speed))

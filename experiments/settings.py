@@ -24,7 +24,9 @@ class Settings:
     recall: the paper's k, frames.
     rows: of navigation's grid.
     columns: likewise.
-    length: frames of a walk.
+    length: frames of a walk, of two turns, or of episodes that are given.
+    size: height and width of frames that are rendered.
+    shape: (H, W, C) of frames that are given; None for other tasks.
     store: what the memory is given of a latent.
     order: of the introspection network's slots.
     binarize: whether pixels are sampled from their grey values.
@@ -45,15 +47,14 @@ class Settings:
   rows: int | None
   columns: int | None
   length: int | None
+  size: int | None
+  shape: tuple[int, int, int] | None
   store: str
   order: str
   binarize: bool
   report_every: int
   evaluation_episodes: int
 
-
-# What a run that goes on may change: how long, and how it is looked at.
-MAY_DIFFER = ('steps', 'report_every', 'evaluation_episodes')
 
 # Smallest value of each numeric setting; a rate has to be above its own.
 _AT_LEAST = {
@@ -69,11 +70,14 @@ _LARGEST_SEED = 2**32 - 1
 _LONG_EPISODE = 100
 
 
-def resolve(preset: str, **given: object) -> Settings:
+def resolve(
+  preset: str, found: Mapping[str, object], **given: object
+) -> Settings:
   """Fills what was not given from the preset.
 
   Args:
     preset: 'paper' or 'small'.
+    found: settings that the task's data settle, if any.
     **given: fields of `Settings`; None takes the preset's value.
 
   Returns:
@@ -98,6 +102,7 @@ def resolve(preset: str, **given: object) -> Settings:
     name: defaults.get(name) if value is None else value
     for name, value in given.items()
   }
+  values = {**values, 'shape': None, **found}
   if values['learning_rate'] is None:
     frames = (
       values['pre_recall'] + values['recall']
@@ -123,9 +128,24 @@ def episodes(settings: Settings) -> dict[str, int]:
 
 def describe(settings: Settings) -> str:
   """The sizes of episodes, for people."""
+  if settings.task == 'frames':
+    shape = ' x '.join(map(str, settings.shape))
+    return f'T {settings.length}, {shape}'
+  if settings.size is not None:
+    return f'T {settings.length}, {settings.size} x {settings.size} pixels'
   if settings.length is None:
     return f'l {settings.pre_recall}, k {settings.recall}'
   return f'{settings.rows} x {settings.columns}, T {settings.length}'
+
+
+def may_differ(is_windowed: bool) -> tuple[str, ...]:
+  """What a run that goes on may change: how long, and how it is looked at.
+
+  Args:
+    is_windowed: whether reports change what is trained on.
+  """
+  always = ('steps', 'evaluation_episodes')
+  return always if is_windowed else (*always, 'report_every')
 
 
 def _require_of_task(
@@ -134,9 +154,10 @@ def _require_of_task(
   """Raises where a setting is given that the task's episodes do not have."""
   for name in presets.EPISODE_SETTINGS:
     if name not in own and given[name] is not None:
+      flags = ' and '.join(f'--{each}' for each in own)
       raise ValueError(
         f'--{name} means nothing to {task}; its episodes are set by '
-        f'{" and ".join(f"--{each}" for each in own)}.'
+        f'{flags or "the file that --data names"}.'
       )
 
 

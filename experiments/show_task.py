@@ -13,6 +13,7 @@ import operator
 import os
 import pathlib
 import sys
+from collections.abc import Mapping
 from typing import Any
 
 import command
@@ -39,6 +40,8 @@ _NOTES = {
   'to frame d + 1',
   'similarity_cued_recall': f'{_REPEAT}; the first one is the cue, which '
   'nothing predicts, and what followed it before follows it',
+  'rotation': 'views of the second turn lie between those of the first',
+  'frames': 'episodes of your own file, marked as it has them',
   'navigation': 'arrow: the action that led here; ·: the start; =n: the cell '
   'of frame n again, which was its last visit',
 }
@@ -56,8 +59,8 @@ def define_flags() -> None:
   flags.DEFINE_string(
     'data',
     'bundled',
-    'Digits, or characters on one_shot_recall: bundled, tfds or files:FOLDER, '
-    'as in run.py.',
+    'Digits, or characters on one_shot_recall: bundled, tfds or files:FOLDER; '
+    'your own episodes, on frames: files:FILE; as in run.py.',
   )
   flags.DEFINE_string(
     'data_dir',
@@ -90,6 +93,7 @@ class Request:
   rows: int | None
   columns: int | None
   length: int | None
+  size: int | None
   data: str
   data_dir: str | None
   binarize: bool
@@ -146,33 +150,29 @@ def prepare(request: Request) -> Sheet:
     ValueError: in one sentence, what is wrong and what to do.
   """
   stem = _stem(request.output or request.task)
-  settings = _settings(request)
+  header, found = _inspect(request)
+  settings = _settings(request, found)
 
+  import own_frames
   import preparation
   from absl import logging
 
-  from gtmm_jax import tasks
-
   # Else jax tells which accelerators it does not find.
   logging.set_verbosity(logging.ERROR)
-  task = tasks.TASKS[settings.task](
-    **settings_module.episodes(settings), binarize=settings.binarize
-  )
+  task = preparation.make_task(settings, header)
   needed = request.episodes * -(-task.length // _COLUMNS)
   if request.episodes < 1 or needed > _ROOM:
     raise ValueError(
       f'--episodes is {request.episodes} of {task.length} frames each; it must '
       f'be at least 1 and come to at most {_ROOM} rows of {_COLUMNS} frames.'
     )
-  loaded, _ = preparation.load_images(
-    settings.task, request.data, request.data_dir
-  )
+  loaded, _ = preparation.load_images(settings, request.data, request.data_dir)
   kind = 'held-out' if request.held_out else 'training'
   name = f'{settings.task.replace("_", " ")}, '
   return Sheet(
     settings=settings,
     task=task,
-    images=loaded.held_out if request.held_out else loaded.training,
+    images=loaded.held_out if request.held_out else own_frames.first(loaded),
     source=loaded.source,
     title=f'{name}{settings_module.describe(settings)}, {kind} images',
     episodes=request.episodes,
@@ -180,8 +180,25 @@ def prepare(request: Request) -> Sheet:
   )
 
 
-def _settings(request: Request) -> settings_module.Settings:
-  """The settings of a run with such episodes; the rest of them is any."""
+def _inspect(request: Request) -> tuple[Any, Mapping[str, Any]]:
+  """The header of a file of episodes, if there is one, and what it settles."""
+  if request.task != 'frames':
+    return None, {}
+  import own_frames
+
+  header = own_frames.inspect(request.task, request.data)
+  return header, own_frames.found(header)
+
+
+def _settings(
+  request: Request, found: Mapping[str, Any]
+) -> settings_module.Settings:
+  """The settings of a run with such episodes; the rest of them is any.
+
+  Args:
+    request: what the flags say.
+    found: settings that a file of episodes settles.
+  """
   fields = dataclasses.fields(settings_module.Settings)
   given = {
     each.name: getattr(request, each.name, None)
@@ -193,7 +210,7 @@ def _settings(request: Request) -> settings_module.Settings:
     'learning_rate': 1e-3,
     'evaluation_episodes': 1,
   }
-  return settings_module.resolve(request.preset, **given)
+  return settings_module.resolve(request.preset, found, **given)
 
 
 def _stem(given: str) -> pathlib.Path:
@@ -240,6 +257,9 @@ def draw(sheet: Sheet) -> list[pathlib.Path]:
   rows = []
   for index in range(sheet.episodes):
     episode = jax.tree.map(operator.itemgetter(index), drawn)
+    if sheet.settings.task != 'navigation':
+      # Whatever it says, it is no action.
+      episode = episode._replace(condition=episode.condition[:, :0])
     rows.append(
       figures.Row(
         f'episode {index + 1}',

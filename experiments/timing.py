@@ -8,19 +8,23 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import jax
+import jax.numpy as jnp
 import numpy as np
+import own_frames
 import preparation
 
-from gtmm_jax import build, presets, replicas, tasks, train
-from gtmm_jax.tasks.dataset import Images
+from gtmm_jax import build, presets, replicas, train
 
 # Into how many portions a row's seconds are cut, and how many it has at least:
 # quartiles of fewer say nothing.
 _PORTIONS = 20
 _LEAST_PORTIONS = 4
 
-# Table 1 counts parameters of models for l = 20, k = 5.
-_PAPER_INTERVALS = (20, 5)
+# Table 1 counts parameters of models for frames of these shapes, and so many.
+_PAPER_FRAMES = {
+  'digits': ((28, 28, 1), 25),
+  'environments': ((32, 32, 3), 30),
+}
 
 
 class Spread(NamedTuple):
@@ -88,11 +92,9 @@ def measure(prepared: preparation.Prepared, seconds: float) -> Timing:
     The timing.
   """
   settings, layout = prepared.settings, prepared.layout
-  optimizer = train.adam(
-    settings.learning_rate, presets.PRESETS[settings.preset].gradient_norm
-  )
+  optimizer = train.adam(settings.learning_rate, prepared.preset.gradient_norm)
   own = replicas.scatter(layout, preparation.replica_keys(settings))
-  shared = replicas.broadcast(layout, prepared.images.training)
+  shared = own_frames.Training(layout, prepared.images).at(0)
   initialise = functools.partial(train.init_state, prepared.problem, optimizer)
   start = replicas.lift(
     layout, lambda _, own, shared, __: initialise(own, shared)
@@ -157,31 +159,34 @@ def spread(values: np.ndarray) -> Spread:
   )
 
 
-def parameter_counts() -> dict[str, int]:
-  """Number of parameters of each model at the paper preset, l = 20, k = 5.
+def parameter_counts(frames: str) -> dict[str, int]:
+  """Number of parameters of each model at the paper preset.
 
   Shapes alone are worked out: nothing is compiled, no images are read.
+
+  Args:
+    frames: 'digits', for tasks of 20 + 5 frames, or 'environments', for 30.
   """
-  return {model: _count_parameters(model) for model in presets.MODELS}
+  shape, length = _PAPER_FRAMES[frames]
+  preset = presets.choose('paper', shape[-1])
+  return {
+    model: _count_parameters(model, preset, shape, length)
+    for model in presets.MODELS
+  }
 
 
-def _count_parameters(model: str) -> int:
-  preset = presets.PAPER
-  task = tasks.PerfectRecall(*_PAPER_INTERVALS)
-  digit = (28, 28, 1)
-  vae = build.temporal_vae(model, preset, digit, frames=task.length)
-  problem = train.Problem(vae, task.sample, preset.batch_size)
-  images = Images(
-    jax.ShapeDtypeStruct((1, *digit), np.uint8),
-    jax.ShapeDtypeStruct((1,), np.int32),
-  )
-  optimizer = train.adam(preset.learning_rate[model])
+def _count_parameters(
+  model: str, preset: presets.Preset, shape: tuple[int, int, int], length: int
+) -> int:
+  vae = build.temporal_vae(model, preset, shape, frames=length)
 
-  def initialise(images):
-    return train.init_state(problem, optimizer, jax.random.key(0), images)
+  def initialise(key):
+    noise = jnp.zeros((1, preset.latent_size))
+    nothing = jnp.zeros((1, 0))
+    return vae.init(key, None, jnp.zeros((1, *shape)), nothing, noise)
 
-  params = jax.eval_shape(initialise, images).params
-  return sum(leaf.size for leaf in jax.tree.leaves(params))
+  made = jax.eval_shape(initialise, jax.random.key(0))
+  return sum(leaf.size for leaf in jax.tree.leaves(made['params']))
 
 
 def _time_portions(

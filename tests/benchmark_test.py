@@ -105,6 +105,7 @@ def test_json_says_what_was_measured_where_and_on_what(measured):
     'rows': None,
     'columns': None,
     'length': None,
+    'size': None,
     'store': 'mean',
     'order': presets.SMALL.order['perfect_recall'],
   }
@@ -202,14 +203,22 @@ def test_parameters_stand_beside_table_1_and_differ_by_less_than_a_percent(
   result = _benchmark(tmp_path, '--parameters', '--json=counts.json')
   assert result.returncode == 0, result.stderr
   rows = json.loads((tmp_path / 'counts.json').read_text())['parameters']
-  assert [row['model'] for row in rows] == list(presets.MODELS)
+  assert [(row['frames'], row['model']) for row in rows] == [
+    (frames, model)
+    for frames in ('digits', 'environments')
+    for model in presets.MODELS
+  ]
   for row in rows:
-    paper = presets.PAPER_PARAMETERS[row['model']]
+    paper = presets.PAPER_PARAMETERS[row['frames']][row['model']]
     assert row['paper'] == paper
     percent = 100 * (row['parameters'] - paper) / paper
     assert row['difference_percent'] == pytest.approx(percent)
     assert abs(percent) < 1
-    line = next(s for s in result.stdout.splitlines() if row['model'] in s)
+    (line,) = (
+      line
+      for line in result.stdout.splitlines()
+      if row['model'] in line and row['frames'] in line
+    )
     assert f'{row["parameters"]:,}' in line
     assert f'{paper:,}' in line
     assert f'{percent:+.2f}%' in line

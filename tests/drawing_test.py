@@ -218,6 +218,8 @@ def _draw(tmp_path, monkeypatch, task, name):
     rows=2,
     columns=2,
     length=task.length if name == 'navigation' else None,
+    size=None,
+    shape=None,
   )
   images = numbered_images.make(40)
   problem = train.Problem(None, task.sample, 3)

