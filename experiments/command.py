@@ -1,5 +1,6 @@
 """What every program here does with its command line; no jax."""
 
+import os
 import pathlib
 import sys
 from collections.abc import Mapping
@@ -27,6 +28,21 @@ def fail(message: str | Exception) -> NoReturn:
   program = pathlib.Path(sys.argv[0]).name
   print(f'{program}: {" ".join(str(message).split())}', file=sys.stderr)
   sys.exit(2)
+
+
+def require_writable(folder: pathlib.Path, given: str) -> None:
+  """Checks that a folder can be written, or made where there is none.
+
+  Args:
+    folder: that is to hold what is written.
+    given: the flag and its value, for people.
+
+  Raises:
+    ValueError: if it cannot.
+  """
+  existing = next(p for p in (folder, *folder.absolute().parents) if p.exists())
+  if not (existing.is_dir() and os.access(existing, os.W_OK)):
+    raise ValueError(f'{given} cannot be written in {existing}; name another.')
 
 
 def preset_default(name: str) -> str:

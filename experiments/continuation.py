@@ -1,9 +1,9 @@
 """The folder of a run: where it is, and whether a run may go on there."""
 
-import os
 import pathlib
 from typing import Any
 
+import command
 from settings import Settings, may_differ
 
 from gtmm_jax import records
@@ -19,11 +19,7 @@ def locate(given: str | None, settings: Settings) -> pathlib.Path:
   path = pathlib.Path(given or pathlib.Path('runs') / name).expanduser()
   if path.exists() and not path.is_dir():
     raise ValueError(f'--workdir {path} is a file; name a folder.')
-  existing = next(p for p in (path, *path.absolute().parents) if p.exists())
-  if not (existing.is_dir() and os.access(existing, os.W_OK)):
-    raise ValueError(
-      f'--workdir {path} cannot be written in {existing}; name another.'
-    )
+  command.require_writable(path, f'--workdir {path}')
   return path
 
 

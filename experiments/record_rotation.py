@@ -115,12 +115,7 @@ def check(request: Request) -> pathlib.Path:
     raise ValueError(
       f'--output={request.output} is not the name of an .npz file.'
     )
-  existing = next(each for each in path.absolute().parents if each.exists())
-  if not (existing.is_dir() and os.access(existing, os.W_OK)):
-    raise ValueError(
-      f'--output={request.output} cannot be written in {existing}; name '
-      f'another.'
-    )
+  command.require_writable(path.absolute().parent, f'--output={request.output}')
   level_module.import_vizdoom()
   return path
 

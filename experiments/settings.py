@@ -19,8 +19,8 @@ class Settings:
     steps: updates in all.
     learning_rate: Adam's.
     seed: of the run; replica r uses (seed, r).
-    pre_recall: the paper's l, frames; like the next four None where the task
-      has no such thing.
+    pre_recall: the paper's l, frames; like those up to `shape` None where the
+      task has no such thing.
     recall: the paper's k, frames.
     rows: of navigation's grid.
     columns: likewise.

@@ -224,12 +224,7 @@ def _stem(given: str) -> pathlib.Path:
     raise ValueError(f'--output={given} is a folder; name a file in it.')
   if path.suffix in ('.png', '.pdf'):
     path = path.with_suffix('')
-  parents = path.absolute().parents
-  existing = next(each for each in parents if each.exists())
-  if not (existing.is_dir() and os.access(existing, os.W_OK)):
-    raise ValueError(
-      f'--output={given} cannot be written in {existing}; name another.'
-    )
+  command.require_writable(path.absolute().parent, f'--output={given}')
   return path
 
 

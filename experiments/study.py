@@ -10,7 +10,6 @@ flags; there is a cell for each combination of these.
 
 import concurrent.futures
 import json
-import os
 import pathlib
 import re
 import subprocess
@@ -113,9 +112,8 @@ def _prepare() -> tuple[dict[str, dict[str, Any]], pathlib.Path, pathlib.Path]:
   folder = folder.expanduser()
   output = pathlib.Path(FLAGS.output or folder / 'table').expanduser()
   for path in (folder, output.parent):
+    command.require_writable(path, str(path))
     path.mkdir(parents=True, exist_ok=True)
-    if not os.access(path, os.W_OK):
-      raise ValueError(f'{path} cannot be written; name another folder.')
   return cells, folder, output
 
 

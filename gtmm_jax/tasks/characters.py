@@ -21,8 +21,7 @@ import numpy as np
 
 from gtmm_jax.tasks import alphabets, glyphs, omniglot, prepared
 from gtmm_jax.tasks.dataset import DataError, Images
-
-HELD_OUT = 3
+from gtmm_jax.tasks.glyphs import HELD_OUT
 
 
 class Characters(NamedTuple):
@@ -95,7 +94,7 @@ def _load_drawn() -> Characters:
     held_out,
     f'drawn characters of {alphabets.ALPHABETS} invented alphabets: '
     f'{len(training.labels):,} training and {len(held_out.labels):,} held-out '
-    f'characters by {glyphs.DRAWERS} drawers, the last {glyphs.HELD_OUT} of '
+    f'characters by {glyphs.DRAWERS} drawers, the last {HELD_OUT} of '
     f'each alphabet held out',
     hashlib.sha256(version.encode()).hexdigest(),
   )

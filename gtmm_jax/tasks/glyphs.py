@@ -22,7 +22,7 @@ from gtmm_jax.tasks.alphabets import ALPHABETS, CHARACTERS, SEGMENTS, STROKES
 Array = jax.Array
 
 DRAWERS = 20
-# Characters 27, 28 and 29 of each alphabet.
+# Of each alphabet, drawn or not; of the drawn ones the last.
 HELD_OUT = 3
 SIDE = 28
 
