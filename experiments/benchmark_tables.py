@@ -9,18 +9,19 @@ from rich.table import Table
 def timings(rows: Sequence[Mapping[str, Any]]) -> Table:
   """One row for each number of replicas, from `timing.as_rows`.
 
-  Memory is that of the device where all rows know it, else of the process.
+  Memory is that of the device where all rows know it, else of the process. To
+  draw is to make the episodes alone, which is part of a step, too.
   """
   on_device = all(row['device_peak_bytes'] is not None for row in rows)
   memory = 'device' if on_device else 'process'
   table = _table(
     'Training steps: medians over portions of steps',
     'R',
-    'devices',
     'ms a step',
     'quartiles',
     'ms a replica',
     'to R = 1',
+    'ms to draw',
     'compile s',
     f'{memory} peak GB',
   )
@@ -28,11 +29,11 @@ def timings(rows: Sequence[Mapping[str, Any]]) -> Table:
     step, ratio = row['step_milliseconds'], row['replica_cost_ratio']
     table.add_row(
       str(row['replicas']),
-      str(row['devices']),
       _number(step['median']),
       _range(step),
       _number(row['replica_milliseconds']['median']),
       '-' if ratio is None else f'{ratio:.2f}',
+      _number(row['drawing_milliseconds']['median']),
       f'{row["compile_seconds"]:.1f}',
       f'{row[f"{memory}_peak_bytes"] / 1e9:,.2f}',
     )

@@ -19,6 +19,8 @@ from gtmm_jax import build, presets, replicas, train
 # quartiles of fewer say nothing.
 _PORTIONS = 20
 _LEAST_PORTIONS = 4
+# Part of a row's seconds that goes to drawing episodes alone, on top of them.
+_DRAWING = 5
 
 # Table 1 counts parameters of models for frames of these shapes, and so many.
 _PAPER_FRAMES = {
@@ -55,6 +57,9 @@ class Timing(NamedTuple):
     portions: into which they were cut, with a wait for the device after each.
     step_milliseconds: of one update of all R replicas, over the portions.
     replica_milliseconds: the same divided by R.
+    drawing_milliseconds: of one update's episodes for all R replicas, drawn or
+      rendered as inside a step, but in a program that does nothing else.
+    frames_per_second: drawn, in the median of it.
     initialise_seconds: until the first state was there, compiling included.
     compile_seconds: of the first step, less the median step.
     device_peak_bytes: the most memory in use on one device since the program
@@ -71,6 +76,8 @@ class Timing(NamedTuple):
   portions: int
   step_milliseconds: Spread
   replica_milliseconds: Spread
+  drawing_milliseconds: Spread
+  frames_per_second: float
   initialise_seconds: float
   compile_seconds: float
   device_peak_bytes: int | None
@@ -110,6 +117,8 @@ def measure(prepared: preparation.Prepared, seconds: float) -> Timing:
 
   steps, portions, first = _time_portions(advance, state, seconds)
   milliseconds = 1e3 * portions / steps
+  drawing = _time_drawing(prepared, own, shared, seconds / _DRAWING)
+  frames = settings.replicas * settings.batch_size * prepared.task.length
   return Timing(
     replicas=settings.replicas,
     devices=len(layout.devices),
@@ -119,11 +128,36 @@ def measure(prepared: preparation.Prepared, seconds: float) -> Timing:
     portions=len(steps),
     step_milliseconds=spread(milliseconds),
     replica_milliseconds=spread(milliseconds / settings.replicas),
+    drawing_milliseconds=spread(drawing),
+    frames_per_second=1e3 * frames / float(np.median(drawing)),
     initialise_seconds=initialise_seconds,
     compile_seconds=max(0.0, first - float(np.median(milliseconds)) / 1e3),
     device_peak_bytes=_device_peak(layout.devices),
     process_peak_bytes=_process_peak(),
   )
+
+
+def _time_drawing(
+  prepared: preparation.Prepared, own: Any, shared: Any, seconds: float
+) -> np.ndarray:
+  """Milliseconds of drawing the batches of all replicas, of each portion."""
+
+  def draw(drawn, own, shared):
+    step, total = drawn
+    key = jax.random.fold_in(own, step)
+    episode, _ = train.batch(prepared.problem, key, shared)
+    # Sums, lest the compiler drop what nobody needs.
+    return step + 1, total + episode.frames.sum()
+
+  layout, count = prepared.layout, prepared.settings.replicas
+  start = np.zeros(count, np.int32), np.zeros(count, np.float32)
+  repeated = replicas.repeat(layout, draw)
+  steps, times, _ = _time_portions(
+    lambda state, count: repeated(state, own, shared, count),
+    replicas.scatter(layout, start),
+    seconds,
+  )
+  return 1e3 * times / steps
 
 
 def as_rows(timings: Sequence[Timing]) -> list[dict[str, Any]]:
@@ -139,8 +173,9 @@ def as_rows(timings: Sequence[Timing]) -> list[dict[str, Any]]:
   rows = []
   for timing in timings:
     row = timing._asdict()
-    for name in ('step_milliseconds', 'replica_milliseconds'):
-      row[name] = row[name]._asdict()
+    for name, value in row.items():
+      if isinstance(value, Spread):
+        row[name] = value._asdict()
     row['replica_cost_ratio'] = None
     if timings[0].replicas == 1:
       row['replica_cost_ratio'] = (

@@ -144,6 +144,12 @@ def test_numbers_of_a_row_agree_with_each_other(measured):
     assert row['replica_cost_ratio'] == pytest.approx(
       replica['median'] / first['replica_milliseconds']['median']
     )
+    drawing = row['drawing_milliseconds']
+    assert 0 < drawing['min'] <= drawing['median']
+    # Two episodes of five frames for each replica.
+    assert row['frames_per_second'] == pytest.approx(
+      1e3 * row['replicas'] * 2 * 5 / drawing['median']
+    )
     assert row['steps_timed'] >= row['portions'] >= 4
     # The portions fill the seconds: no more than half is before the quartile.
     spent = row['steps_timed'] * step['upper_quartile'] / 1e3
@@ -160,11 +166,13 @@ def test_table_shows_a_line_for_each_row(measured):
   printed, content = measured
   lines = [line.split() for line in printed.splitlines() if '│' in line]
   shown = [[word for word in line if word != '│'] for line in lines]
-  assert [line[:2] for line in shown[-2:]] == [['1', '1'], ['2', '2']]
+  assert [line[0] for line in shown[-2:]] == ['1', '2']
   for line, row in zip(shown[-2:], content['rows'], strict=True):
-    median = float(line[2].replace(',', ''))
+    median = float(line[1].replace(',', ''))
     assert median == pytest.approx(row['step_milliseconds']['median'], abs=0.06)
-    assert float(line[5]) == pytest.approx(row['replica_cost_ratio'], abs=6e-3)
+    assert float(line[4]) == pytest.approx(row['replica_cost_ratio'], abs=6e-3)
+    drawing = row['drawing_milliseconds']['median']
+    assert float(line[5]) == pytest.approx(drawing, abs=0.06)
   assert 'process' in printed
   drawn = [line for line in printed.splitlines() if line[:1] in ('│', '┃')]
   assert max(len(line) for line in drawn) <= 80
@@ -188,7 +196,9 @@ def test_spread_and_ratio_equal_their_definitions(
 
   def made(count, milliseconds):
     one = timing.Spread(milliseconds, *[milliseconds] * 3)
-    return timing.Timing(count, 1, count, True, 8, 4, one, one, 1, 1, None, 1)
+    return timing.Timing(
+      count, 1, count, True, 8, 4, one, one, one, 1, 1, 1, None, 1
+    )
 
   rows = timing.as_rows([made(1, 10.0), made(4, 2.5)])
   assert [row['replica_cost_ratio'] for row in rows] == [1.0, 0.25]
