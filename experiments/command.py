@@ -48,22 +48,27 @@ def require_writable(folder: pathlib.Path, given: str) -> None:
 def preset_default(name: str) -> str:
   """A sentence for a flag's help: what each preset takes where it is absent."""
   parts = []
-  for preset, values in presets.PRESETS.items():
-    if name in presets.EPISODE_SETTINGS:
-      own = values.episodes.items()
-      value = {task: sizes[name] for task, sizes in own if name in sizes}
-    else:
-      value = getattr(values, name)
-    if isinstance(value, Mapping):
-      # By task or by model.
-      same = len(set(value.values())) == 1
-      value = (
-        next(iter(value.values()))
-        if same
-        else ', '.join(f'{chosen} on {key}' for key, chosen in value.items())
-      )
-    parts.append(f'{preset} {value}')
+  for preset in presets.PRESETS:
+    grey, colour = (_default(presets.choose(preset, c), name) for c in (1, 3))
+    parts.append(f'{preset} {grey}')
+    if colour != grey:
+      parts.append(f'{preset}, colour frames, {colour}')
   return f' Default: {"; ".join(parts)}.'
+
+
+def _default(preset: presets.Preset, name: str) -> str:
+  """What a preset takes, for people."""
+  if name in presets.EPISODE_SETTINGS:
+    own = preset.episodes.items()
+    value = {task: sizes[name] for task, sizes in own if name in sizes}
+  else:
+    value = getattr(preset, name)
+  if not isinstance(value, Mapping):
+    return str(value)
+  # By task or by model.
+  if len(set(value.values())) == 1:
+    return str(next(iter(value.values())))
+  return ', '.join(f'{chosen} on {key}' for key, chosen in value.items())
 
 
 def define_episode_flags() -> None:

@@ -168,8 +168,7 @@ def make_task(
     ValueError: if they make no sense.
   """
   sizes = settings_module.episodes(settings)
-  is_coloured = header.shape[-1] > 1 if header else settings.task == 'rotation'
-  if is_coloured and settings.binarize:
+  if settings_module.channels(settings) > 1 and settings.binarize:
     raise ValueError(
       f'--binarize means nothing to {settings.task}; its frames are coloured.'
     )
@@ -228,6 +227,7 @@ def _config(
       **dataclasses.asdict(settings),
       'networks': preset.networks,
       'dense_hidden': preset.dense_hidden,
+      'patches': preset.patches,
       'latent_size': preset.latent_size,
       'prior_hidden': preset.prior_hidden,
       'read_heads': preset.read_heads,

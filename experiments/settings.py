@@ -86,8 +86,8 @@ def resolve(
   Raises:
     ValueError: names the setting that makes no sense, and what does.
   """
-  chosen = presets.PRESETS[preset]
   task = given['task']
+  chosen = presets.choose(preset, _channels(task, found.get('shape')))
   _require_of_task(task, chosen.episodes[task], given)
   defaults = {
     'replicas': chosen.replicas,
@@ -126,6 +126,11 @@ def episodes(settings: Settings) -> dict[str, int]:
   return {name: getattr(settings, name) for name in own}
 
 
+def channels(settings: Settings) -> int:
+  """Of the task's frames: 1, grey, or 3."""
+  return _channels(settings.task, settings.shape)
+
+
 def describe(settings: Settings) -> str:
   """The sizes of episodes, for people."""
   if settings.task == 'frames':
@@ -146,6 +151,12 @@ def may_differ(is_windowed: bool) -> tuple[str, ...]:
   """
   always = ('steps', 'evaluation_episodes')
   return always if is_windowed else (*always, 'report_every')
+
+
+def _channels(task: str, shape: tuple[int, int, int] | None) -> int:
+  if shape is not None:
+    return shape[-1]
+  return 3 if task == 'rotation' else 1
 
 
 def _require_of_task(

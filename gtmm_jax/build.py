@@ -1,5 +1,7 @@
 """From a model's name and a preset to the temporal VAE."""
 
+from collections.abc import Sequence
+
 from flax import linen as nn
 
 from gtmm_jax import maps, networks, presets
@@ -30,8 +32,8 @@ def temporal_vae(
     model: 'vrnn', 'introspective', 'ntm', 'lru' or 'dnc'.
     preset: its sizes.
     frame_shape: (H, W, C); C = 1 is Bernoulli, C = 3 Gaussian. The digit
-      networks need H and W to be multiples of 4, the colour networks at least
-      32.
+      networks need H and W to be multiples of 4, the paper's for colour at
+      least 32.
     frames: of an episode; they decide the number of slots (`presets.slots`).
     store: what the memory is given of a latent (see `TemporalVAE`).
     order: of the introspection network's slots, 'age' or 'arrival'.
@@ -111,7 +113,22 @@ def _networks(
       )
     return networks.ColourEncoder(features), networks.ColourDecoder(frame_shape)
   hidden = preset.dense_hidden
+  patches = _fitting(preset.patches, frame_shape)
   return (
-    networks.DenseEncoder(hidden, features),
-    networks.DenseDecoder(tuple(reversed(hidden)), frame_shape),
+    networks.DenseEncoder(hidden, features, patches),
+    networks.DenseDecoder(tuple(reversed(hidden)), frame_shape, patches),
   )
+
+
+def _fitting(
+  patches: Sequence[tuple[int, int]], frame_shape: tuple[int, int, int]
+) -> list[tuple[int, int]]:
+  """The first of these layers whose patches fill the frame."""
+  height, width, _ = frame_shape
+  fitting = []
+  for side, channels in patches:
+    if height % side or width % side:
+      break
+    height, width = height // side, width // side
+    fitting.append((side, channels))
+  return fitting

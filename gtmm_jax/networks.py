@@ -21,48 +21,82 @@ def _normalise(x: Array, train: bool, name: str) -> Array:
   return nn.relu(nn.BatchNorm(use_running_average=not train, name=name)(x))
 
 
+def _cut(frames: Array, side: int) -> Array:
+  """[..., H, W, C] -> [..., H / side, W / side, side^2 C], its patches."""
+  *batch, height, width, channels = frames.shape
+  height, width = height // side, width // side
+  x = frames.reshape(*batch, height, side, width, side, channels)
+  return jnp.moveaxis(x, -4, -3).reshape(*batch, height, width, -1)
+
+
+def _join(patches: Array, side: int) -> Array:
+  """Puts patches where `_cut` took them from."""
+  *batch, height, width, size = patches.shape
+  x = patches.reshape(*batch, height, width, side, side, size // side**2)
+  shape = height * side, width * side, size // side**2
+  return jnp.moveaxis(x, -3, -4).reshape(*batch, *shape)
+
+
 class DenseEncoder(nn.Module):
-  """Frames to features by dense layers: the small preset's network.
+  """Frames to features by products: the small preset's network.
 
   Attributes:
     hidden: units of each hidden layer.
     features: F, width of what it hands on.
+    patches: (side, channels) of layers before those: each cuts what it is given
+      into patches of so many pixels a side and maps all of them alike.
   """
 
   hidden: Sequence[int]
   features: int
+  patches: Sequence[tuple[int, int]] = ()
 
   @nn.compact
   def __call__(self, frames: Array, train: bool) -> Array:
     """[..., H, W, C] in (-1, 1) -> [..., F]; `train` changes nothing."""
     del train
-    x = frames.reshape(*frames.shape[:-3], -1)
+    x = frames
+    for index, (side, channels) in enumerate(self.patches, 1):
+      layer = nn.Dense(channels, name=f'patches_{index}')
+      x = nn.relu(layer(_cut(x, side)))
+    x = x.reshape(*x.shape[:-3], -1)
     for size in self.hidden:
       x = nn.relu(nn.Dense(size)(x))
     return nn.Dense(self.features)(x)
 
 
 class DenseDecoder(nn.Module):
-  """Codes to frame parameters by dense layers: the small preset's network.
+  """Codes to frame parameters by products: the small preset's network.
 
   Attributes:
     hidden: units of each hidden layer.
     frame_shape: (H, W, C).
+    patches: those of the encoder that it is the reverse of.
   """
 
   hidden: Sequence[int]
   frame_shape: tuple[int, int, int]
+  patches: Sequence[tuple[int, int]] = ()
 
   @nn.compact
   def __call__(self, code: Array, train: bool) -> Array:
     """[..., D] -> [..., H, W, C]; `train` changes nothing."""
     del train
-    height, width, channels = self.frame_shape
     x = code
     for size in self.hidden:
       x = nn.relu(nn.Dense(size)(x))
-    x = nn.Dense(height * width * channels)(x)
-    return x.reshape(*code.shape[:-1], height, width, channels)
+    shapes = [self.frame_shape]
+    for side, channels in self.patches:
+      height, width, _ = shapes[-1]
+      shapes.append((height // side, width // side, channels))
+    x = nn.Dense(math.prod(shapes[-1]))(x)
+    x = x.reshape(*code.shape[:-1], *shapes[-1])
+    for index in reversed(range(len(self.patches))):
+      side = self.patches[index][0]
+      size = side**2 * shapes[index][-1]
+      layer = nn.Dense(size, name=f'patches_{index + 1}')
+      x = _join(layer(nn.relu(x)), side)
+    return x
 
 
 class DigitEncoder(nn.Module):

@@ -44,9 +44,13 @@ class Preset:
   """Sizes of the models, and how they are trained.
 
   Attributes:
-    networks: 'digit', the convolutional ones of appendix B, or 'dense'.
+    networks: 'digit' and 'colour', the convolutional ones of appendix B, or
+      'dense'.
     dense_hidden: units of the hidden layers of the dense encoder; the decoder
       has them in the opposite order.
+    patches: (side, channels) of its layers before those, each of which maps all
+      patches of so many pixels a side alike; from the first on whose patches do
+      not fill a frame they are left out.
     latent_size: Z.
     prior_hidden: units of the hidden layers of the prior map.
     read_heads: R of the external memories.
@@ -72,6 +76,7 @@ class Preset:
 
   networks: Literal['digit', 'colour', 'dense']
   dense_hidden: tuple[int, ...]
+  patches: tuple[tuple[int, int], ...]
   latent_size: int
   prior_hidden: tuple[int, ...]
   read_heads: int
@@ -114,6 +119,7 @@ def _episodes(pre_recall: int, length: int) -> Mapping[str, Mapping[str, int]]:
 PAPER = Preset(
   networks='digit',
   dense_hidden=(),
+  patches=(),
   latent_size=32,
   prior_hidden=(64,),
   read_heads=5,
@@ -140,6 +146,7 @@ PAPER = Preset(
 SMALL = Preset(
   networks='dense',
   dense_hidden=(256, 256),
+  patches=(),
   latent_size=32,
   prior_hidden=(128,),
   read_heads=5,
@@ -173,7 +180,7 @@ SMALL = Preset(
     dynamic_dependency=6_000,
     similarity_cued_recall=4_000,
     navigation=8_000,
-    rotation=6_000,
+    rotation=3_000,
     frames=5_000,
   ),
   episodes=_episodes(pre_recall=10, length=20),
@@ -193,7 +200,16 @@ PAPER_COLOUR = dataclasses.replace(
   summary_size=48,
 )
 
-SMALL_COLOUR = dataclasses.replace(SMALL, latent_size=64, word_size=96)
+SMALL_COLOUR = dataclasses.replace(
+  SMALL,
+  dense_hidden=(256,),
+  patches=((4, 32), (2, 64)),
+  latent_size=128,
+  prior_hidden=(256,),
+  summary_size=48,
+  store=_frozen(**dict.fromkeys(MODELS, 'denoised') | {'vrnn': 'sample'}),
+  learning_rate=_frozen(**dict.fromkeys(MODELS, 2e-3)),
+)
 
 PRESETS: Mapping[str, Preset] = MappingProxyType(
   {'paper': PAPER, 'small': SMALL}

@@ -102,9 +102,9 @@ def test_shapes_with_any_leading_axes(kind, batch):
 # The dense networks.
 
 
-def slow_dense(parameters, x: np.ndarray) -> np.ndarray:
+def slow_dense(parameters, x: np.ndarray, others: int = 0) -> np.ndarray:
   """Dense layers in turn, all but the last rectified; x [B, D]."""
-  for i in range(len(parameters)):
+  for i in range(len(parameters) - others):
     layer = parameters[f'Dense_{i}']
     if i:
       x = np.maximum(x, 0)
@@ -130,6 +130,61 @@ def test_dense_networks_equal_plain_products():
       np.testing.assert_allclose(
         found, expected.reshape(3, 2, *shape), rtol=1e-10, atol=1e-12
       )
+
+
+def slow_patches(parameters, patches, x: np.ndarray) -> np.ndarray:
+  """The layers of patches of an encoder, patch after patch; x [B, H, W, C]."""
+  for i, (side, channels) in enumerate(patches, 1):
+    layer = parameters[f'patches_{i}']
+    count, height, width, _ = x.shape
+    out = np.empty((count, height // side, width // side, channels))
+    for b, row, column in np.ndindex(out.shape[:3]):
+      rows = slice(row * side, row * side + side)
+      columns = slice(column * side, column * side + side)
+      values = x[b, rows, columns].ravel() @ layer['kernel'] + layer['bias']
+      out[b, row, column] = np.maximum(values, 0)
+    x = out
+  return x
+
+
+def slow_unpatches(parameters, patches, x: np.ndarray, channels: int):
+  """The layers of patches of a decoder; x [B, H', W', C'], not rectified."""
+  given = [channels, *(size for _, size in patches)]
+  for i in reversed(range(len(patches))):
+    layer = parameters[f'patches_{i + 1}']
+    side = patches[i][0]
+    count, height, width, _ = x.shape
+    out = np.empty((count, height * side, width * side, given[i]))
+    for b, row, column in np.ndindex(x.shape[:3]):
+      values = np.maximum(x[b, row, column], 0) @ layer['kernel']
+      rows = slice(row * side, row * side + side)
+      columns = slice(column * side, column * side + side)
+      values = (values + layer['bias']).reshape(side, side, given[i])
+      out[b, rows, columns] = values
+    x = out
+  return x
+
+
+@pytest.mark.parametrize('patches', [((4, 5),), ((2, 3), (2, 5))])
+def test_networks_of_patches_equal_loops_over_them(patches):
+  frames, code = normal(0, 2, 3, 8, 12, 3), normal(1, 2, 3, 9)
+  encoder = networks.DenseEncoder((7,), 6, patches)
+  variables = variables_of(encoder, frames, False)
+  parameters = variables['params']
+  cut = slow_patches(parameters, patches, frames.reshape(6, 8, 12, 3))
+  expected = slow_dense(parameters, cut.reshape(6, -1), len(patches))
+  found = in_double(lambda v, x: encoder.apply(v, x, True), variables, frames)
+  np.testing.assert_allclose(found, expected.reshape(2, 3, 6), rtol=1e-10)
+  decoder = networks.DenseDecoder((7,), (8, 12, 3), patches)
+  variables = variables_of(decoder, code, False)
+  parameters = variables['params']
+  small = slow_dense(parameters, code.reshape(6, 9), len(patches))
+  small = small.reshape(6, 2, 3, patches[-1][1])
+  expected = slow_unpatches(parameters, patches, small, 3)
+  found = in_double(lambda v, x: decoder.apply(v, x, True), variables, code)
+  np.testing.assert_allclose(
+    found, expected.reshape(2, 3, 8, 12, 3), rtol=1e-10, atol=1e-12
+  )
 
 
 # The digit networks.

@@ -11,6 +11,7 @@ import types
 
 import conclude
 import jax
+import jax.numpy as jnp
 import numpy as np
 import own_episodes
 import own_frames
@@ -19,7 +20,7 @@ import pytest
 import session
 import show_task
 
-from gtmm_jax import checkpoints, presets, records, replicas
+from gtmm_jax import build, checkpoints, presets, records, replicas
 from gtmm_jax.tasks import frames
 
 _SHAPE = (8, 12, 3)
@@ -271,8 +272,36 @@ def test_networks_are_those_of_grey_or_colour_frames(
   assert prepared.preset == presets.choose(preset, shape[-1])
   model = prepared.problem.model
   assert model.observation_map.likelihood == likelihood
-  steps = _prepare(tmp_path, file, preset=preset, steps=None).settings.steps
+  settings = _prepare(
+    tmp_path, file, preset=preset, steps=None, store=None, learning_rate=None
+  ).settings
+  assert settings.store == prepared.preset.store[settings.model]
+  assert settings.learning_rate == prepared.preset.learning_rate[settings.model]
+  steps = settings.steps
   assert steps == {'small': 5_000, 'paper': 100_000}[preset]
+
+
+@pytest.mark.parametrize(
+  ('shape', 'layers'),
+  [((32, 32, 3), 2), ((8, 16, 3), 2), ((12, 8, 3), 1), ((30, 32, 3), 0)],
+)
+def test_layers_whose_patches_do_not_fill_a_frame_are_left_out(shape, layers):
+  model = build.temporal_vae(
+    'introspective', presets.SMALL_COLOUR, shape, frames=4
+  )
+  used = presets.SMALL_COLOUR.patches[:layers]
+  encoder = model.posterior_map.encoder
+  decoder = model.observation_map.decoder
+  assert tuple(encoder.patches) == tuple(decoder.patches) == used
+  features, _ = jax.eval_shape(
+    lambda frame: encoder.init_with_output(jax.random.key(0), frame, True),
+    jnp.zeros(shape),
+  )
+  frame, _ = jax.eval_shape(
+    lambda code: decoder.init_with_output(jax.random.key(0), code, True),
+    features,
+  )
+  assert frame.shape == shape
 
 
 @pytest.mark.parametrize(

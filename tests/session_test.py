@@ -347,6 +347,48 @@ def test_where_a_class_is_asked_for_a_classifier_judges(tmp_path, capsys):
   assert 'of held-out digits' in capsys.readouterr().out
 
 
+@pytest.fixture
+def quickly_compiled():
+  """Programs that are run a few times are compiled with little care."""
+  jax.config.update('jax_disable_most_optimizations', True)
+  yield
+  jax.config.update('jax_disable_most_optimizations', False)
+
+
+def test_a_run_of_rotation_measures_its_dreams_beside_copies(
+  tmp_path, capsys, quickly_compiled
+):
+  _run(
+    tmp_path,
+    task='rotation',
+    recall=None,
+    length=14,
+    size=8,
+    store=None,
+    steps=2,
+    replicas=1,
+    evaluation_episodes=2,
+  )
+  settings = records.read_config(tmp_path)['settings']
+  colour = presets.SMALL_COLOUR
+  assert settings['store'] == colour.store['introspective']
+  assert settings['learning_rate'] == colour.learning_rate['introspective']
+  assert settings['latent_size'] == colour.latent_size
+  evaluation = records.read_evaluation(tmp_path)
+  second_turn = np.array(evaluation['predictable'])
+  assert np.all(second_turn[:7] == 0) and np.all(second_turn[9:] == 1)
+  for name in ('dream', 'copy'):
+    assert 0 < evaluation[f'{name}_error'][0] < 1
+    assert -1 < evaluation[f'{name}_similarity'][0] < 1
+  # No frame comes back, and none is grey.
+  assert evaluation['retrieval_free'] == [None]
+  assert evaluation['entropy_floor'] is None
+  assert sorted(os.listdir(tmp_path / 'figures')) == FIGURES
+  out = capsys.readouterr().out
+  assert 'random rooms' in out and 'structural similarity' in out
+  assert 'entropy' not in out
+
+
 @pytest.mark.parametrize(
   'changes, words',
   [
