@@ -97,6 +97,33 @@ def cores(rows: Sequence[Mapping[str, Any]]) -> Table:
   return table
 
 
+def roofline(rows: Sequence[Mapping[str, Any]]) -> Table:
+  """One row for each measured step, from `machine.as_row`."""
+  table = _table(
+    'Training steps beside the least that they can take',
+    'model',
+    'R',
+    'GFLOP',
+    'MB',
+    'roofline ms',
+    'bound by',
+    'measured ms',
+    'fraction',
+  )
+  for row in rows:
+    table.add_row(
+      row['model'],
+      str(row['replicas']),
+      f'{row["operations"] / 1e9:,.2f}',
+      f'{row["bytes"] / 1e6:,.1f}',
+      _number(row['roofline_milliseconds']),
+      row['bound'],
+      _number(row['milliseconds']),
+      f'{row["fraction"]:.3f}',
+    )
+  return table
+
+
 def _sizes(row: Mapping[str, Any]) -> str:
   return 'x'.join(str(row[n]) for n in ('slots', 'word_size', 'read_heads'))
 

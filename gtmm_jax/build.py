@@ -1,7 +1,5 @@
 """From a model's name and a preset to the temporal VAE."""
 
-from collections.abc import Sequence
-
 from flax import linen as nn
 
 from gtmm_jax import maps, networks, presets
@@ -113,22 +111,8 @@ def _networks(
       )
     return networks.ColourEncoder(features), networks.ColourDecoder(frame_shape)
   hidden = preset.dense_hidden
-  patches = _fitting(preset.patches, frame_shape)
+  patches = presets.patches(preset, frame_shape)
   return (
     networks.DenseEncoder(hidden, features, patches),
     networks.DenseDecoder(tuple(reversed(hidden)), frame_shape, patches),
   )
-
-
-def _fitting(
-  patches: Sequence[tuple[int, int]], frame_shape: tuple[int, int, int]
-) -> list[tuple[int, int]]:
-  """The first of these layers whose patches fill the frame."""
-  height, width, _ = frame_shape
-  fitting = []
-  for side, channels in patches:
-    if height % side or width % side:
-      break
-    height, width = height // side, width // side
-    fitting.append((side, channels))
-  return fitting

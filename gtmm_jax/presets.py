@@ -245,6 +245,20 @@ def choose(name: str, channels: int) -> Preset:
   return (PRESETS if channels == 1 else _COLOUR)[name]
 
 
+def patches(
+  preset: Preset, frame_shape: tuple[int, int, int]
+) -> tuple[tuple[int, int], ...]:
+  """Those of the preset's layers of patches that fill a frame (H, W, C)."""
+  height, width, _ = frame_shape
+  fitting = []
+  for side, channels in preset.patches:
+    if height % side or width % side:
+      break
+    height, width = height // side, width // side
+    fitting.append((side, channels))
+  return tuple(fitting)
+
+
 def slots(model: str, frames: int) -> int:
   """Slots of a model's memory: as many as frames, five times that for the LRU.
 
