@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 import jax
 
-from gtmm_jax.model import State, Step, TemporalVAE
+from gtmm_jax.model import Inferred, State, Step, TemporalVAE
 
 Array = jax.Array
 Variables = Mapping[str, Any]
@@ -100,7 +100,7 @@ def scan_steps(
   condition: Array,
   noise: Array,
 ) -> tuple[State, Step]:
-  """Scans the model's step over encoded frames.
+  """Scans the model's steps over encoded frames.
 
   Args:
     model: the temporal VAE.
@@ -113,9 +113,11 @@ def scan_steps(
   Returns:
     The state after the last step, and the steps, each [T, B, ...].
   """
-  return _scan(
-    model, variables, state, features, condition, noise, lambda _, step: step
+  state, inferred = _scan(
+    model, variables, state, features, condition, noise, lambda _, made: made
   )
+  # Nothing in the scan waits for priors: they are made in a few large products.
+  return state, model.apply(variables, inferred, method='judge')
 
 
 def watch(
@@ -158,17 +160,19 @@ def _scan(
   features: Array,
   condition: Array,
   noise: Array,
-  kept: Callable[[State, Step], Any],
+  kept: Callable[[State, Inferred], Any],
 ) -> tuple[State, Any]:
-  """The scan of the model's step; `kept` chooses what is stacked over time."""
+  """The scan over time; `kept` chooses what is stacked."""
   if state is None:
     state = model.apply(
       variables, features[0], condition[0], method='initial_state'
     )
 
   def body(carry, inputs):
-    state, step = model.apply(variables, carry, *inputs, method='step')
-    return state, kept(state, step)
+    state, inferred = model.apply(
+      variables, carry, *inputs, method='infer_latent'
+    )
+    return state, kept(state, inferred)
 
   return jax.lax.scan(body, state, (features, condition, noise))
 

@@ -40,8 +40,22 @@ class State(NamedTuple):
   features_tm1: Array
 
 
+class Inferred(NamedTuple):
+  """What a step with a frame makes for those after it.
+
+  Attributes:
+    z: latent sample, [..., Z].
+    context: the paper's Psi_{t-1}, [..., P].
+    posterior: Gaussian over z.
+  """
+
+  z: Array
+  context: Array
+  posterior: DiagonalGaussian
+
+
 class Step(NamedTuple):
-  """What a step makes.
+  """All that a step with a frame makes.
 
   Attributes:
     z: latent sample, [..., Z].
@@ -174,7 +188,7 @@ class TemporalVAE(nn.Module):
   def step(
     self, state: State, features: Array, condition: Array, noise: Array
   ) -> tuple[State, Step]:
-    """Infers z_t from the frame's features.
+    """Infers z_t from the frame's features, and judges it by the prior.
 
     Args:
       state: from the step before.
@@ -185,13 +199,26 @@ class TemporalVAE(nn.Module):
     Returns:
       The next state and the step.
     """
+    state, inferred = self.infer_latent(state, features, condition, noise)
+    return state, self.judge(inferred)
+
+  def infer_latent(
+    self, state: State, features: Array, condition: Array, noise: Array
+  ) -> tuple[State, Inferred]:
+    """The part of `step` that later steps depend on."""
     core, context = self._advance(state, condition)
-    prior = self.prior_map(context)
     posterior = self.posterior_map(features, context)
     z = posterior.sample(noise)
     stored = self._stored(z, posterior)
-    made = Step(z, context, prior, posterior, kl_divergence(posterior, prior))
-    return State(core, stored, self._seen(features)), made
+    inferred = Inferred(z, context, posterior)
+    return State(core, stored, self._seen(features)), inferred
+
+  def judge(self, inferred: Inferred) -> Step:
+    """The rest of `step`: prior and KL of one step, or of all at once."""
+    z, context, posterior = inferred
+    prior = self.prior_map(context)
+    kl = kl_divergence(posterior, prior)
+    return Step(z, context, prior, posterior, kl)
 
   def imagine(
     self,
