@@ -33,6 +33,10 @@ EPISODE_SETTINGS = (
 # Models whose words are wider than the latents that they hold.
 SUMMARISING = ('ntm', 'lru', 'dnc')
 STORES = ('sample', 'mean', 'denoised')
+# What gradients compute again rather than keep.
+RECOMPUTE = ('nothing', 'steps', 'everything')
+# Of products: what jax takes on the device, or a precision by its name.
+PRECISIONS = ('default', 'float32', 'tensorfloat32', 'bfloat16')
 
 
 def _frozen(**values: Any) -> Mapping[str, Any]:
@@ -180,7 +184,7 @@ SMALL = Preset(
     dynamic_dependency=6_000,
     similarity_cued_recall=4_000,
     navigation=8_000,
-    rotation=3_000,
+    rotation=2_400,
     frames=5_000,
   ),
   episodes=_episodes(pre_recall=10, length=20),
