@@ -99,6 +99,24 @@ def define_memory_flag() -> None:
   )
 
 
+def define_computing_flags() -> None:
+  """Defines the flags of how things are computed."""
+  flags.DEFINE_enum(
+    'recompute',
+    'nothing',
+    presets.RECOMPUTE,
+    'What gradients compute again rather than keep, to save memory: nothing, '
+    'the inside of time steps, or everything, networks of frames included.',
+  )
+  flags.DEFINE_enum(
+    'precision',
+    'default',
+    presets.PRECISIONS,
+    'Of products, whose sums are float32 always; by default what jax takes '
+    'on the device. CPUs multiply in float32 whatever is said.',
+  )
+
+
 def console() -> Console:
   """Where programs print: what is printed is text, brackets and all."""
   return Console(markup=False, emoji=False, highlight=False, soft_wrap=True)

@@ -38,6 +38,8 @@ class Request:
   store: str | None
   order: str | None
   binarize: bool
+  recompute: str
+  precision: str
   steps: int | None
   replicas: int | None
   batch_size: int | None
@@ -123,7 +125,9 @@ def prepare(request: Request) -> Prepared:
     images=loaded,
     more_images=more_images,
     preset=preset,
-    problem=train.Problem(model, task.sample, settings.batch_size),
+    problem=train.Problem(
+      model, task.sample, settings.batch_size, settings.recompute
+    ),
     layout=layout,
     config=_config(
       request,
@@ -136,7 +140,16 @@ def prepare(request: Request) -> Prepared:
     why=why,
   )
   continuation.require(workdir, settings.steps, prepared.config)
+  _set_precision(settings.precision)
   return prepared
+
+
+def _set_precision(precision: str) -> None:
+  """Sets that of all products of this program."""
+  jax.config.update(
+    'jax_default_matmul_precision',
+    None if precision == 'default' else precision,
+  )
 
 
 def _make_model(

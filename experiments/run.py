@@ -81,6 +81,7 @@ def define_flags() -> None:
     'targets.',
   )
   command.define_memory_flag()
+  command.define_computing_flags()
   _define_numbers()
 
 

@@ -30,6 +30,8 @@ class Settings:
     store: what the memory is given of a latent.
     order: of the introspection network's slots.
     binarize: whether pixels are sampled from their grey values.
+    recompute: what gradients compute again rather than keep.
+    precision: of products; what they are summed in is float32.
     report_every: steps between two lines of the records.
     evaluation_episodes: held-out episodes at the end.
   """
@@ -52,6 +54,8 @@ class Settings:
   store: str
   order: str
   binarize: bool
+  recompute: str
+  precision: str
   report_every: int
   evaluation_episodes: int
 
@@ -149,7 +153,7 @@ def may_differ(is_windowed: bool) -> tuple[str, ...]:
   Args:
     is_windowed: whether reports change what is trained on.
   """
-  always = ('steps', 'evaluation_episodes')
+  always = ('steps', 'evaluation_episodes', 'recompute')
   return always if is_windowed else (*always, 'report_every')
 
 

@@ -5,7 +5,7 @@ encoded before it and decoded after it.
 """
 
 from collections.abc import Callable, Mapping
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple, get_args
 
 import jax
 
@@ -13,6 +13,7 @@ from gtmm_jax.model import Inferred, State, Step, TemporalVAE
 
 Array = jax.Array
 Variables = Mapping[str, Any]
+Recompute = Literal['nothing', 'steps', 'everything']
 
 
 class Terms(NamedTuple):
@@ -52,6 +53,7 @@ def infer(
   noise: Array,
   *,
   train: bool = False,
+  recompute: Recompute = 'nothing',
 ) -> Inference:
   """Runs the posterior over whole sequences.
 
@@ -63,31 +65,59 @@ def infer(
     noise: standard normal, [T, B, Z]; all that is random.
     train: whether batch normalisation uses this batch's statistics, and moves
       the running averages.
+    recompute: what gradients compute again, and so need not keep: 'nothing';
+      'steps', the inside of each time step; 'everything', the inside of the
+      networks of frames, too. Values do not change.
 
   Returns:
     The bound's terms and everything that led to them.
-  """
 
-  def apply(method, *args):
-    nonlocal variables
+  Raises:
+    ValueError: if `recompute` is none of these.
+  """
+  if recompute not in get_args(Recompute):
+    raise ValueError(
+      f'recompute is {recompute!r}; it must be one of '
+      f'{", ".join(get_args(Recompute))}.'
+    )
+
+  def apply(variables, method, *args):
     if not train:
-      return model.apply(variables, *args, method=method)
+      return model.apply(variables, *args, method=method), variables
     out, moved = model.apply(
       variables, *args, method=method, mutable=['batch_stats']
     )
-    variables = {**variables, **moved}
-    return out
+    return out, {**variables, **moved}
 
-  features = apply('encode', frames, train)
-  _, steps = scan_steps(model, variables, None, features, condition, noise)
-  distribution = apply('decode', steps.z, steps.context, train)
+  def encode(variables, frames):
+    return apply(variables, 'encode', frames, train)
+
+  def decode(variables, z, context, frames):
+    distribution, moved = apply(variables, 'decode', z, context, train)
+    log_likelihood = distribution.log_likelihood(frames).sum((-3, -2, -1))
+    return (log_likelihood, distribution.mean), moved
+
+  if recompute == 'everything':
+    encode, decode = jax.checkpoint(encode), jax.checkpoint(decode)
+  features, variables = encode(variables, frames)
+  _, steps = scan_steps(
+    model,
+    variables,
+    None,
+    features,
+    condition,
+    noise,
+    recompute=recompute != 'nothing',
+  )
+  (log_likelihood, mean), variables = decode(
+    variables, steps.z, steps.context, frames
+  )
   if train:
-    apply('update_statistics', steps.posterior)
-  log_likelihood = distribution.log_likelihood(frames).sum((-3, -2, -1))
+    _, variables = apply(variables, 'update_statistics', steps.posterior)
   return Inference(
     Terms(log_likelihood, steps.kl),
     steps,
-    distribution.mean,
+    mean,
     variables.get('batch_stats', {}),
   )
 
@@ -99,6 +129,8 @@ def scan_steps(
   features: Array,
   condition: Array,
   noise: Array,
+  *,
+  recompute: bool = False,
 ) -> tuple[State, Step]:
   """Scans the model's steps over encoded frames.
 
@@ -109,12 +141,20 @@ def scan_steps(
     features: [T, B, F].
     condition: [T, B, A].
     noise: standard normal, [T, B, Z].
+    recompute: whether gradients compute the inside of each step again.
 
   Returns:
     The state after the last step, and the steps, each [T, B, ...].
   """
   state, inferred = _scan(
-    model, variables, state, features, condition, noise, lambda _, made: made
+    model,
+    variables,
+    state,
+    features,
+    condition,
+    noise,
+    lambda _, made: made,
+    recompute,
   )
   # Nothing in the scan waits for priors: they are made in a few large products.
   return state, model.apply(variables, inferred, method='judge')
@@ -161,6 +201,7 @@ def _scan(
   condition: Array,
   noise: Array,
   kept: Callable[[State, Inferred], Any],
+  recompute: bool = False,
 ) -> tuple[State, Any]:
   """The scan over time; `kept` chooses what is stacked."""
   if state is None:
@@ -174,6 +215,9 @@ def _scan(
     )
     return state, kept(state, inferred)
 
+  if recompute:
+    # Nothing hides what is done again from XLA: in a scan it cannot be merged.
+    body = jax.checkpoint(body, prevent_cse=False)
   return jax.lax.scan(body, state, (features, condition, noise))
 
 

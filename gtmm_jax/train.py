@@ -28,11 +28,14 @@ class Problem:
     sample: (key, images) -> episode, with `frames [T, H, W, C]`, `condition
       [T, A]` and `predictable [T]`.
     batch_size: B, sequences in a batch.
+    recompute: what gradients compute again rather than keep, as
+      `free_energy.infer` has it.
   """
 
   model: TemporalVAE
   sample: Callable[[Array, Any], Any]
   batch_size: int
+  recompute: free_energy.Recompute = 'nothing'
 
 
 class TrainState(NamedTuple):
@@ -135,6 +138,7 @@ def objective(
     episode.condition,
     noise,
     train=True,
+    recompute=problem.recompute,
   )
   return free_energy.negative_bound(inference.terms).mean(), inference
 

@@ -2,6 +2,7 @@
 
 import dataclasses
 import functools
+from typing import get_args
 
 import jax
 import jax.numpy as jnp
@@ -489,3 +490,71 @@ def test_gradients_are_finite(name, store, networks):
   # Nothing that is trained is left out of the bound.
   for path, leaf in jax.tree.leaves_with_path(gradient(frames, noise)):
     assert np.any(leaf), jax.tree_util.keystr(path)
+
+
+@pytest.mark.parametrize('recompute', ['steps', 'everything'])
+@pytest.mark.parametrize(('name', 'store', 'networks'), _FEW)
+def test_what_is_computed_again_changes_nothing(
+  name, store, networks, recompute
+):
+  model, variables, _ = _case(name, store, networks)
+  data = _data()
+
+  def bound(recompute, params):
+    inference = free_energy.infer(
+      model,
+      {**variables, 'params': params},
+      *data,
+      train=True,
+      recompute=recompute,
+    )
+    total = free_energy.negative_bound(inference.terms).mean()
+    return total, inference
+
+  def run(recompute):
+    both = functools.partial(jax.value_and_grad, has_aux=True)
+    return _jit(both(functools.partial(bound, recompute)))(variables['params'])
+
+  jax.tree.map(
+    lambda one, other: np.testing.assert_allclose(
+      one, other, rtol=1e-5, atol=1e-5
+    ),
+    run('nothing'),
+    run(recompute),
+  )
+
+
+@pytest.mark.parametrize(
+  ('networks', 'recompute', 'share'),
+  [('dense', 'steps', 0.75), ('digit', 'everything', 0.3)],
+)
+def test_less_is_kept_where_more_is_computed_again(networks, recompute, share):
+  store = 'sample' if networks == 'dense' else 'denoised'
+  model, variables, _ = _case('introspective', store, networks)
+  data = [np.concatenate(10 * [x]) for x in _data()]
+
+  def bytes_of(recompute):
+    def bound(params):
+      inference = free_energy.infer(
+        model,
+        {**variables, 'params': params},
+        *data,
+        train=True,
+        recompute=recompute,
+      )
+      return free_energy.negative_bound(inference.terms).mean()
+
+    _, backward = jax.eval_shape(
+      lambda params: jax.vjp(bound, params), variables['params']
+    )
+    # The arrays that going back needs, the parameters among them.
+    return sum(leaf.size for leaf in jax.tree.leaves(backward))
+
+  assert bytes_of(recompute) < share * bytes_of('nothing')
+
+
+def test_recompute_has_three_values():
+  assert get_args(free_energy.Recompute) == presets.RECOMPUTE
+  model, variables, _ = _case('introspective', 'sample', 'dense')
+  with pytest.raises(ValueError, match='nothing, steps, everything'):
+    free_energy.infer(model, variables, *_data(), recompute='all')

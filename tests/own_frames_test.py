@@ -47,6 +47,8 @@ def _request(workdir, file, **changes):
     'workdir': str(workdir),
     'data': f'files:{file}',
     'binarize': False,
+    'recompute': 'nothing',
+    'precision': 'default',
     'steps': 4,
     'replicas': 2,
     'batch_size': 2,

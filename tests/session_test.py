@@ -47,6 +47,8 @@ def _request(workdir, **changes):
     'store': 'sample',
     'order': None,
     'binarize': False,
+    'recompute': 'nothing',
+    'precision': 'default',
     'steps': 8,
     'replicas': 2,
     'batch_size': 2,
