@@ -3,25 +3,27 @@ r"""Measures what a training step costs, for one or several numbers of replicas.
   python experiments/benchmark.py --model=introspective --replicas=1,4
 
 Replicas are laid out, and episodes drawn, as run.py does it; what is not given
-comes from the preset. --json=FILE also writes the numbers, a row at a time.
---parameters counts the models' parameters beside the paper's Table 1 instead,
---cores times the memory cores alone as they grow, beside PyTorch's package dnc.
+comes from the preset. Steps stand beside the least time that their arithmetic
+and traffic can take on this machine, with --pytorch beside the same model in
+PyTorch, and with --naive beside what one would write first. --json=FILE also
+writes the numbers, a row at a time; with --compare=FILE, those of an earlier
+--json that moved beyond the noise are listed. --parameters counts the models'
+parameters beside the paper's Table 1 instead, --cores times the memory cores
+alone as they grow, beside PyTorch's package dnc.
 """
 
-import dataclasses
 import json
 import math
 import os
 import pathlib
 import sys
-import tempfile
 from typing import Any
 
+import benchmark_comparison
 import benchmark_flags
 import command
 from absl import app, flags
 from rich.console import Console
-from settings import describe
 
 from gtmm_jax import presets
 
@@ -43,17 +45,25 @@ def main(_: list[str]) -> None:
       raise ValueError('--sizes are those of memory cores; add --cores.')
     if FLAGS.cores and FLAGS.parameters:
       raise ValueError('--cores and --parameters are two tables; ask for one.')
+    if FLAGS.parameters and FLAGS.compare:
+      raise ValueError('--compare is for times; leave out --parameters.')
     path = benchmark_flags.writable(FLAGS.json)
+    before = None
+    if FLAGS.compare is not None:
+      before = benchmark_comparison.read(FLAGS.compare)
   except ValueError as error:
     command.fail(error)
   console = command.console()
   try:
     if FLAGS.parameters:
       _count(path, console)
-    elif FLAGS.cores:
-      _time_cores(sizes, path, console)
+      return
+    if FLAGS.cores:
+      content = _time_cores(sizes, path, console)
     else:
-      _measure(counts, path, console)
+      content = _time_steps(counts, path, console)
+    if before is not None:
+      _compare(before, content, console)
   except KeyboardInterrupt:
     sys.exit(130)
 
@@ -89,7 +99,7 @@ def _time_cores(
   given: list[tuple[int, int, int]],
   path: pathlib.Path | None,
   console: Console,
-) -> None:
+) -> dict[str, Any]:
   import benchmark_cores
   import benchmark_pytorch
   import benchmark_tables
@@ -114,72 +124,51 @@ def _time_cores(
     content['rows'] += rows
     _write(path, content)
   console.print(benchmark_tables.cores(content['rows']))
+  return content
 
 
-def _measure(
+def _time_steps(
   counts: list[int], path: pathlib.Path | None, console: Console
-) -> None:
+) -> dict[str, Any]:
+  import benchmark_steps
   import benchmark_tables
-  import timing
 
   from gtmm_jax import replicas
 
   # As many devices as the largest row may use, before jax is first used.
   replicas.prepare_cpu_devices(counts[-1])
-  timings = []
-  for count in counts:
-    prepared = _prepare(count)
-    if not timings:
-      _announce(prepared, console)
-    timings.append(timing.measure(prepared, FLAGS.seconds))
-    rows = timing.as_rows(timings)
-    _write(path, _document(prepared, rows))
-  console.print(benchmark_tables.timings(rows))
+  try:
+    prepared = [benchmark_steps.prepare(FLAGS, count) for count in counts]
+  except (ValueError, OSError) as error:
+    command.fail(error)
+  console.print(benchmark_steps.announce(prepared[0]))
+  for content in benchmark_steps.measure(
+    prepared, FLAGS.seconds, FLAGS.pytorch, FLAGS.naive
+  ):
+    _write(path, content)
+  console.print(benchmark_tables.timings(content['rows']))
+  console.print(benchmark_tables.roofline(content['roofline']))
+  if content['others']:
+    console.print(benchmark_tables.others(content['others']))
+  for remark in content['remarks']:
+    console.print(remark)
+  return content
 
 
-def _prepare(count: int) -> Any:
-  """What run.py would run with as many replicas, in a folder of its own."""
-  import preparation
-
-  given = dict.fromkeys(
-    field.name for field in dataclasses.fields(preparation.Request)
-  )
-  given |= {name: FLAGS[name].value for name in given if name in FLAGS}
-  given |= {'replicas': count, 'binarize': False, 'seed': 0}
-  with tempfile.TemporaryDirectory() as folder:
-    # Nothing is written there: a folder that does not exist has no old run.
-    given |= {'workdir': f'{folder}/none', 'evaluation_episodes': 1}
-    try:
-      return preparation.prepare(preparation.Request(**given))
-    except (ValueError, OSError) as error:
-      command.fail(error)
-
-
-def _document(prepared: Any, rows: list[dict[str, Any]]) -> dict[str, Any]:
-  """What --json holds."""
-  settings, device = prepared.config['settings'], prepared.config['device']
-  names = ('task', 'model', 'preset', 'batch_size', *presets.EPISODE_SETTINGS)
-  return {
-    'settings': {name: settings[name] for name in (*names, 'store', 'order')},
-    'seconds': FLAGS.seconds,
-    'versions': prepared.config['versions'],
-    # How many of them are used is a matter of the row.
-    'device': {name: device[name] for name in ('platform', 'kind', 'cores')},
-    'data': prepared.config['data'],
-    'rows': rows,
-  }
-
-
-def _announce(prepared: Any, console: Console) -> None:
-  settings, device = prepared.settings, prepared.config['device']
+def _compare(
+  before: dict[str, Any], content: dict[str, Any], console: Console
+) -> None:
+  try:
+    changes, count, notes = benchmark_comparison.compare(before, content)
+  except ValueError as error:
+    command.fail(error)
+  for note in notes:
+    console.print(note)
+  if changes:
+    console.print(benchmark_comparison.as_table(changes))
+  rows = 'row' if count == 1 else 'rows'
   console.print(
-    f'{settings.model} on {settings.task} ({describe(settings)}), '
-    f'batch {settings.batch_size}, '
-    f'store {settings.store}, preset {settings.preset} ({prepared.why})'
-  )
-  console.print(
-    f'{device["kind"]} ({device["platform"]}), jax '
-    f'{prepared.config["versions"]["jax"]}; {prepared.images.source}'
+    f'{len(changes)} numbers of {count} {rows} moved beyond the noise.'
   )
 
 

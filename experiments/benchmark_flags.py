@@ -50,6 +50,7 @@ def define_flags() -> None:
     'on frames: files:FILE; as in run.py.',
   )
   command.define_memory_flag()
+  command.define_computing_flags()
   flags.DEFINE_string(
     'data_dir',
     None,
@@ -63,6 +64,25 @@ def define_flags() -> None:
     'size, > 0; compiling comes on top.',
   )
   flags.DEFINE_string('json', None, 'File to write the numbers to, too.')
+  flags.DEFINE_multi_enum(
+    'pytorch',
+    [],
+    ('eager', 'compiled'),
+    'Time the same model in PyTorch, too, in this mode; may be given twice. '
+    'For vrnn and introspective on grey frames; pip install '
+    '"gtmm_jax[benchmark]". Compiling it takes minutes.',
+  )
+  flags.DEFINE_bool(
+    'naive',
+    False,
+    'Time the naive road, too: networks inside the scan, one program a step, '
+    'replicas one after another.',
+  )
+  flags.DEFINE_string(
+    'compare',
+    None,
+    'File of an earlier --json: lists what moved since, beyond the noise.',
+  )
   flags.DEFINE_bool(
     'parameters',
     False,

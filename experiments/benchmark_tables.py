@@ -5,6 +5,8 @@ from typing import Any
 
 from rich.table import Table
 
+_ROADS = {'eager': 'PyTorch, eager', 'compiled': 'PyTorch, compiled'}
+
 
 def timings(rows: Sequence[Mapping[str, Any]]) -> Table:
   """One row for each number of replicas, from `timing.as_rows`.
@@ -120,6 +122,31 @@ def roofline(rows: Sequence[Mapping[str, Any]]) -> Table:
       row['bound'],
       _number(row['milliseconds']),
       f'{row["fraction"]:.3f}',
+    )
+  return table
+
+
+def others(rows: Sequence[Mapping[str, Any]]) -> Table:
+  """One row for each other road, from `benchmark_steps.measure`."""
+  ratios = list(rows[0]['ratios'])
+  table = _table(
+    'The same step on other roads, one replica after another',
+    'road',
+    'threads',
+    'ms a replica',
+    'quartiles',
+    'compile s',
+    *(f'to ours, R = {count}' for count in ratios),
+  )
+  for row in rows:
+    spread, compiling = row['replica_milliseconds'], row['compile_seconds']
+    table.add_row(
+      _ROADS.get(row['mode'], row['mode']),
+      '-' if row['threads'] is None else str(row['threads']),
+      _number(spread['median']),
+      _range(spread),
+      '-' if compiling is None else f'{compiling:.0f}',
+      *(f'{row["ratios"][count]:.2f}x' for count in ratios),
     )
   return table
 

@@ -108,6 +108,8 @@ def test_json_says_what_was_measured_where_and_on_what(measured):
     'size': None,
     'store': 'mean',
     'order': presets.SMALL.order['perfect_recall'],
+    'recompute': 'nothing',
+    'precision': 'default',
   }
   assert content['seconds'] == 0.2
   assert content['versions']['jax'] == jax.__version__
@@ -162,17 +164,73 @@ def test_numbers_of_a_row_agree_with_each_other(measured):
   assert first['replica_cost_ratio'] == 1
 
 
+def test_steps_stand_beside_the_least_that_they_can_take(measured):
+  import arithmetic
+
+  _, content = measured
+  work = arithmetic.training_step('vrnn', presets.SMALL, (28, 28, 1), 5, 2)
+  rates = content['machine']
+  for row, least in zip(content['rows'], content['roofline'], strict=True):
+    count = row['replicas']
+    assert least['operations'] == count * work.total.operations
+    assert least['bytes'] == count * work.total.bytes
+    seconds = max(
+      least[name] / rates[name]['best'] for name in ('operations', 'bytes')
+    )
+    median = row['step_milliseconds']['median']
+    assert least['fraction'] == pytest.approx(1e3 * seconds / median)
+  # Nobody asked for other roads.
+  assert content['others'] == content['remarks'] == []
+
+
+def test_other_roads_and_an_earlier_measurement_stand_beside(
+  digits, tmp_path, measured
+):
+  (tmp_path / 'old.json').write_text(json.dumps(measured[1]))
+  result = _benchmark(
+    tmp_path,
+    '--preset=small',
+    '--model=vrnn',
+    '--pre_recall=3',
+    '--recall=2',
+    '--batch_size=2',
+    '--store=mean',
+    '--replicas=1',
+    '--seconds=0.2',
+    f'--data=files:{digits}',
+    '--json=new.json',
+    '--compare=old.json',
+    '--naive',
+    '--pytorch=eager',
+    JAX_DISABLE_MOST_OPTIMIZATIONS='1',
+  )
+  assert result.returncode == 0, result.stderr
+  new = json.loads((tmp_path / 'new.json').read_text())
+  (naive,) = new['others']
+  assert naive['mode'] == 'naive JAX'
+  own = new['rows'][0]['replica_milliseconds']['median']
+  assert naive['ratios']['1'] == pytest.approx(
+    naive['replica_milliseconds']['median'] / own
+  )
+  assert 'store mean is timed in JAX alone' in result.stdout
+  assert 'of 1 row moved beyond the noise' in result.stdout
+
+
 def test_table_shows_a_line_for_each_row(measured):
   printed, content = measured
   lines = [line.split() for line in printed.splitlines() if '│' in line]
   shown = [[word for word in line if word != '│'] for line in lines]
-  assert [line[0] for line in shown[-2:]] == ['1', '2']
-  for line, row in zip(shown[-2:], content['rows'], strict=True):
+  steps, least = shown[:2], shown[2:]
+  assert [line[0] for line in steps] == ['1', '2']
+  for line, row in zip(steps, content['rows'], strict=True):
     median = float(line[1].replace(',', ''))
     assert median == pytest.approx(row['step_milliseconds']['median'], abs=0.06)
     assert float(line[4]) == pytest.approx(row['replica_cost_ratio'], abs=6e-3)
     drawing = row['drawing_milliseconds']['median']
     assert float(line[5]) == pytest.approx(drawing, abs=0.06)
+  for line, row in zip(least, content['roofline'], strict=True):
+    assert line[:2] == ['vrnn', str(row['replicas'])]
+    assert float(line[-1]) == pytest.approx(row['fraction'], abs=6e-4)
   assert 'process' in printed
   drawn = [line for line in printed.splitlines() if line[:1] in ('│', '┃')]
   assert max(len(line) for line in drawn) <= 80
@@ -249,6 +307,7 @@ def test_parameters_stand_beside_table_1_and_differ_by_less_than_a_percent(
     ('replicas', '--name=value'),
     ('--recall=11', 'recall'),
     ('--batch_size=0', 'at least 1'),
+    ('--compare=nowhere.json', 'cannot be read'),
     ('--data=files:nowhere', 'nowhere does not exist'),
   ],
 )

@@ -5,6 +5,7 @@ import functools
 
 import jax
 import jax.numpy as jnp
+import naive_road
 import numpy as np
 import optax
 import pytest
@@ -168,6 +169,23 @@ def test_step_is_the_optimiser_applied_to_the_gradient_of_a_plain_loop():
     _close(state.params, params, rtol=1e-3, atol=1e-5)
   assert _all_differ(start.params, state.params)
   assert _all_differ(start.batch_stats, state.batch_stats)
+
+
+def test_steps_are_those_of_the_naive_road():
+  model = _PROBLEM.model.clone(store='sample')
+  problem = dataclasses.replace(_PROBLEM, model=model)
+  step = _jit(functools.partial(train.train_step, problem, _OPTIMIZER))
+  state = train.init_state(problem, _OPTIMIZER, _KEY, _IMAGES)
+  naive = naive_road.State(state.params, state.batch_stats, state.optimizer)
+  naive_step = naive_road.training_step(problem, _OPTIMIZER)
+  for number in (1, 2):
+    before = float(state.totals.kl.sum() - state.totals.log_likelihood.sum())
+    state = step(state, _KEY, _IMAGES)
+    after = float(state.totals.kl.sum() - state.totals.log_likelihood.sum())
+    key = jax.random.fold_in(_KEY, number)
+    naive, loss = naive_step(naive, key, _IMAGES)
+    assert loss == pytest.approx(after - before, rel=1e-5)
+    _close(naive.params, state.params, rtol=1e-4, atol=1e-6)
 
 
 def test_objective_is_the_mean_over_the_batch_of_the_bound():

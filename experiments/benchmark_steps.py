@@ -1,0 +1,212 @@
+"""Training steps of run.py for benchmark.py: what is timed, and beside what."""
+
+import dataclasses
+import functools
+import itertools
+import tempfile
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import arithmetic
+import benchmark_cores
+import benchmark_torch
+import jax
+import machine
+import naive_road
+import numpy as np
+import preparation
+import timing
+from settings import describe
+
+from gtmm_jax import presets, train
+
+
+def prepare(flags: Any, count: int) -> preparation.Prepared:
+  """What run.py would run with so many replicas, in a folder of its own.
+
+  Args:
+    flags: those of benchmark.py, parsed.
+    count: replicas.
+
+  Raises:
+    ValueError: for what makes no sense; `OSError` where data cannot be read.
+  """
+  given = dict.fromkeys(
+    field.name for field in dataclasses.fields(preparation.Request)
+  )
+  given |= {name: flags[name].value for name in given if name in flags}
+  given |= {'replicas': count, 'binarize': False, 'seed': 0}
+  with tempfile.TemporaryDirectory() as folder:
+    # Nothing is written there: a folder that does not exist has no old run.
+    given |= {'workdir': f'{folder}/none', 'evaluation_episodes': 1}
+    return preparation.prepare(preparation.Request(**given))
+
+
+def announce(prepared: preparation.Prepared) -> str:
+  """What is measured and on what, for people."""
+  settings, device = prepared.settings, prepared.config['device']
+  return (
+    f'{settings.model} on {settings.task} ({describe(settings)}), '
+    f'batch {settings.batch_size}, '
+    f'store {settings.store}, preset {settings.preset} ({prepared.why})\n'
+    f'{device["kind"]} ({device["platform"]}), jax '
+    f'{prepared.config["versions"]["jax"]}; {prepared.images.source}'
+  )
+
+
+def measure(
+  prepared: Sequence[preparation.Prepared],
+  seconds: float,
+  modes: Sequence[str] = (),
+  naive: bool = False,
+) -> Iterator[dict[str, Any]]:
+  """Times the steps, then the machine, then other roads to the same.
+
+  Args:
+    prepared: runs that differ in their number of replicas, the fewest first.
+    seconds: for the steps of each.
+    modes: of PyTorch, `eager` and `compiled`; may be empty.
+    naive: whether `naive_road` is timed.
+
+  Yields:
+    What --json holds, with one row more each time; after the last there are
+    `roofline`, rows of `machine.as_row`, `others`, rows as `benchmark_torch`
+    has them, each with `ratios`: how many times as long its replica's step
+    takes as that of each of our rows; and `remarks` on what was not timed.
+  """
+  content = _document(prepared[0], seconds)
+  timings = []
+  for each in prepared:
+    timings.append(timing.measure(each, seconds))
+    content['rows'] = timing.as_rows(timings)
+    yield content
+  rates = machine.measure()
+  content['machine'] = {
+    name: value._asdict() if isinstance(value, machine.Rate) else value
+    for name, value in rates._asdict().items()
+  }
+  work = _work(prepared[0]).total
+  content['roofline'] = [
+    machine.as_row(
+      prepared[0].settings.model,
+      work,
+      rates,
+      row['step_milliseconds']['median'],
+      # Those of the CPU's devices share what there is.
+      row['replicas' if rates.platform == 'cpu' else 'replicas_per_device'],
+    )
+    for row in content['rows']
+  ]
+  if naive:
+    content['others'].append(_time_naive(prepared[0], seconds))
+  if modes:
+    rows, content['remarks'] = _time_pytorch(prepared[0], seconds, modes)
+    content['others'] += rows
+  for row in content['others']:
+    row['ratios'] = {
+      str(own['replicas']): row['replica_milliseconds']['median']
+      / own['replica_milliseconds']['median']
+      for own in content['rows']
+    }
+  yield content
+
+
+def _document(prepared: preparation.Prepared, seconds: float) -> dict[str, Any]:
+  """What --json holds, without rows."""
+  settings, device = prepared.config['settings'], prepared.config['device']
+  names = ('task', 'model', 'preset', 'batch_size', *presets.EPISODE_SETTINGS)
+  names += ('store', 'order', 'recompute', 'precision')
+  return {
+    'settings': {name: settings[name] for name in names},
+    'seconds': seconds,
+    'versions': prepared.config['versions'],
+    # How many of them are used is a matter of the row.
+    'device': {name: device[name] for name in ('platform', 'kind', 'cores')},
+    'data': prepared.config['data'],
+    'rows': [],
+    'roofline': [],
+    'others': [],
+    'remarks': [],
+  }
+
+
+def _work(prepared: preparation.Prepared) -> arithmetic.Arithmetic:
+  return arithmetic.training_step(
+    prepared.settings.model,
+    prepared.preset,
+    prepared.images.training.shape[-3:],
+    prepared.task.length,
+    prepared.settings.batch_size,
+    prepared.task.condition_size,
+  )
+
+
+def _time_naive(
+  prepared: preparation.Prepared, seconds: float
+) -> dict[str, Any]:
+  """The row of one replica's step on the naive road."""
+  settings, problem = prepared.settings, prepared.problem
+  optimizer = train.adam(settings.learning_rate, prepared.preset.gradient_norm)
+  key = preparation.replica_keys(settings)[0]
+  images = jax.device_put(prepared.images.training)
+  start = jax.jit(functools.partial(train.init_state, problem, optimizer))(
+    key, images
+  )
+  state = naive_road.State(start.params, start.batch_stats, start.optimizer)
+  step, numbers = (
+    naive_road.training_step(problem, optimizer),
+    itertools.count(),
+  )
+
+  def run() -> None:
+    nonlocal state
+    state, _ = step(state, jax.random.fold_in(key, next(numbers)), images)
+
+  program = benchmark_torch.program('naive JAX', None, run)
+  times = benchmark_cores.take_turns([program], seconds)
+  return benchmark_torch.as_rows([(program, times[:, 0])], 1)[0]
+
+
+def _time_pytorch(
+  prepared: preparation.Prepared, seconds: float, modes: Sequence[str]
+) -> tuple[list[dict[str, Any]], list[str]]:
+  """Rows of one replica's step in PyTorch, and what there is to say."""
+  settings, training = prepared.settings, benchmark_torch.load()
+  shape = prepared.images.training.shape[-3:]
+  why = benchmark_torch.missing(settings.model, shape[-1], settings.store)
+  if why is None and isinstance(training, str):
+    why = training
+  if why is not None:
+    return [], [why]
+  rows, remark = benchmark_torch.measure(
+    training, _case(prepared, training, shape), seconds=seconds, modes=modes
+  )
+  return rows, [remark] if remark else []
+
+
+def _case(prepared: preparation.Prepared, training: Any, shape: Any) -> Any:
+  """The same model for PyTorch, from random weights and on random frames."""
+  settings, task = prepared.settings, prepared.task
+  model, random = prepared.problem.model, np.random.default_rng(0)
+  batch = settings.batch_size
+  frames = random.uniform(size=(task.length, batch, *shape))
+  condition = np.zeros((task.length, batch, task.condition_size))
+  variables = jax.eval_shape(
+    functools.partial(model.init, jax.random.key(0), None),
+    frames[0],
+    condition[0],
+    np.zeros((batch, model.latent_size)),
+  )
+  parameters = jax.tree.map(
+    lambda leaf: random.normal(size=leaf.shape, scale=0.05).astype(np.float32),
+    variables['params'],
+  )
+  return training.Case(
+    settings.model,
+    prepared.preset,
+    parameters,
+    frames.astype(np.float32),
+    condition.astype(np.float32),
+    presets.slots(settings.model, task.length),
+    settings.order,
+  )
