@@ -9,7 +9,8 @@ PyTorch, and with --naive beside what one would write first. --json=FILE also
 writes the numbers, a row at a time; with --compare=FILE, those of an earlier
 --json that moved beyond the noise are listed. --parameters counts the models'
 parameters beside the paper's Table 1 instead, --cores times the memory cores
-alone as they grow, beside PyTorch's package dnc.
+alone as they grow, beside PyTorch's package dnc, --memory estimates what
+gradients need.
 """
 
 import json
@@ -24,6 +25,7 @@ import benchmark_flags
 import command
 from absl import app, flags
 from rich.console import Console
+from settings import describe
 
 from gtmm_jax import presets
 
@@ -43,10 +45,12 @@ def main(_: list[str]) -> None:
       )
     if sizes and not FLAGS.cores:
       raise ValueError('--sizes are those of memory cores; add --cores.')
-    if FLAGS.cores and FLAGS.parameters:
-      raise ValueError('--cores and --parameters are two tables; ask for one.')
-    if FLAGS.parameters and FLAGS.compare:
-      raise ValueError('--compare is for times; leave out --parameters.')
+    tables = [n for n in ('cores', 'parameters', 'memory') if FLAGS[n].value]
+    if len(tables) > 1:
+      both = ' and '.join(f'--{name}' for name in tables)
+      raise ValueError(f'{both} are tables of their own; ask for one.')
+    if tables and tables != ['cores'] and FLAGS.compare:
+      raise ValueError(f'--compare is for times; leave out --{tables[0]}.')
     path = benchmark_flags.writable(FLAGS.json)
     before = None
     if FLAGS.compare is not None:
@@ -57,6 +61,9 @@ def main(_: list[str]) -> None:
   try:
     if FLAGS.parameters:
       _count(path, console)
+      return
+    if FLAGS.memory:
+      _estimate(counts[-1], path, console)
       return
     if FLAGS.cores:
       content = _time_cores(sizes, path, console)
@@ -93,6 +100,24 @@ def _count(path: pathlib.Path | None, console: Console) -> None:
   ]
   console.print(benchmark_tables.parameters(rows))
   _write(path, {'parameters': rows})
+
+
+def _estimate(count: int, path: pathlib.Path | None, console: Console) -> None:
+  import benchmark_steps
+  import benchmark_tables
+
+  try:
+    prepared = benchmark_steps.prepare(FLAGS, count)
+  except (ValueError, OSError) as error:
+    command.fail(error)
+  rows = benchmark_steps.memory(prepared)
+  settings = prepared.settings
+  console.print(
+    f'{settings.task} ({describe(settings)}), batch {settings.batch_size}, '
+    f'preset {settings.preset}, {count} replicas'
+  )
+  console.print(benchmark_tables.memory(rows))
+  _write(path, {**benchmark_steps.document(prepared, 0.0), 'memory': rows})
 
 
 def _time_cores(

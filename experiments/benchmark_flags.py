@@ -72,6 +72,13 @@ def define_flags() -> None:
     'For vrnn and introspective on grey frames; pip install '
     '"gtmm_jax[benchmark]". Compiling it takes minutes.',
   )
+  flags.DEFINE_integer(
+    'slots',
+    None,
+    'N of the memory, >= 1. Default: as many as frames, five times as many for '
+    'the LRU.',
+    lower_bound=1,
+  )
   flags.DEFINE_bool(
     'naive',
     False,
@@ -88,6 +95,13 @@ def define_flags() -> None:
     False,
     'Print the number of parameters of each model at the paper preset, beside '
     "Table 1's, and time nothing.",
+  )
+  flags.DEFINE_bool(
+    'memory',
+    False,
+    'Print what gradients of each model need for the largest number of '
+    'replicas, with nothing, the inside of steps, or everything computed '
+    'again: an estimate that compiles and times nothing.',
   )
   flags.DEFINE_bool(
     'cores',

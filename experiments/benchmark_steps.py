@@ -11,6 +11,7 @@ import arithmetic
 import benchmark_cores
 import benchmark_torch
 import jax
+import kept
 import machine
 import naive_road
 import numpy as np
@@ -18,7 +19,7 @@ import preparation
 import timing
 from settings import describe
 
-from gtmm_jax import presets, train
+from gtmm_jax import build, presets, train
 
 
 def prepare(flags: Any, count: int) -> preparation.Prepared:
@@ -27,6 +28,9 @@ def prepare(flags: Any, count: int) -> preparation.Prepared:
   Args:
     flags: those of benchmark.py, parsed.
     count: replicas.
+
+  Returns:
+    The run; its memory has as many slots as --slots says, if it does.
 
   Raises:
     ValueError: for what makes no sense; `OSError` where data cannot be read.
@@ -39,7 +43,65 @@ def prepare(flags: Any, count: int) -> preparation.Prepared:
   with tempfile.TemporaryDirectory() as folder:
     # Nothing is written there: a folder that does not exist has no old run.
     given |= {'workdir': f'{folder}/none', 'evaluation_episodes': 1}
-    return preparation.prepare(preparation.Request(**given))
+    prepared = preparation.prepare(preparation.Request(**given))
+  if flags.slots is None:
+    return prepared
+  return dataclasses.replace(
+    prepared, problem=_with_slots(prepared, flags.slots)
+  )
+
+
+def _with_slots(prepared: preparation.Prepared, count: int) -> train.Problem:
+  """What is trained, with a memory of so many slots."""
+  if slots(prepared) is None:
+    raise ValueError(
+      f'--slots means nothing to {prepared.settings.model}; it has no memory.'
+    )
+  model = prepared.problem.model
+  model = model.clone(core=model.core.clone(slots=count))
+  return dataclasses.replace(prepared.problem, model=model)
+
+
+def memory(prepared: preparation.Prepared) -> list[dict[str, Any]]:
+  """What gradients of each model need, however much they compute again.
+
+  Args:
+    prepared: a run; its replicas, episodes, batch and preset count.
+
+  Returns:
+    For each model and each way to compute again `model`, `recompute`,
+    `replicas`, `through_bytes` and `inside_bytes`, as `kept.Kept` has them, of
+    all replicas.
+  """
+  settings, rows = prepared.settings, []
+  for model in presets.MODELS:
+    for recompute in presets.RECOMPUTE:
+      vae = build.temporal_vae(
+        model,
+        prepared.preset,
+        prepared.images.training.shape[-3:],
+        prepared.task.length,
+        store=prepared.preset.store[model],
+        order=settings.order,
+      )
+      found = kept.estimate(
+        vae,
+        prepared.images.training.shape[-3:],
+        prepared.task.length,
+        settings.batch_size,
+        prepared.task.condition_size,
+        recompute,
+      )
+      rows.append(
+        {
+          'model': model,
+          'recompute': recompute,
+          'replicas': settings.replicas,
+          'through_bytes': settings.replicas * found.through,
+          'inside_bytes': settings.replicas * found.inside,
+        }
+      )
+  return rows
 
 
 def announce(prepared: preparation.Prepared) -> str:
@@ -74,7 +136,7 @@ def measure(
     has them, each with `ratios`: how many times as long its replica's step
     takes as that of each of our rows; and `remarks` on what was not timed.
   """
-  content = _document(prepared[0], seconds)
+  content = document(prepared[0], seconds)
   timings = []
   for each in prepared:
     timings.append(timing.measure(each, seconds))
@@ -111,13 +173,16 @@ def measure(
   yield content
 
 
-def _document(prepared: preparation.Prepared, seconds: float) -> dict[str, Any]:
+def document(prepared: preparation.Prepared, seconds: float) -> dict[str, Any]:
   """What --json holds, without rows."""
   settings, device = prepared.config['settings'], prepared.config['device']
   names = ('task', 'model', 'preset', 'batch_size', *presets.EPISODE_SETTINGS)
   names += ('store', 'order', 'recompute', 'precision')
   return {
-    'settings': {name: settings[name] for name in names},
+    'settings': {
+      **{name: settings[name] for name in names},
+      'slots': slots(prepared),
+    },
     'seconds': seconds,
     'versions': prepared.config['versions'],
     # How many of them are used is a matter of the row.
@@ -130,6 +195,11 @@ def _document(prepared: preparation.Prepared, seconds: float) -> dict[str, Any]:
   }
 
 
+def slots(prepared: preparation.Prepared) -> int | None:
+  """Of the memory that is trained; None where there is none."""
+  return getattr(prepared.problem.model.core, 'slots', None)
+
+
 def _work(prepared: preparation.Prepared) -> arithmetic.Arithmetic:
   return arithmetic.training_step(
     prepared.settings.model,
@@ -138,6 +208,7 @@ def _work(prepared: preparation.Prepared) -> arithmetic.Arithmetic:
     prepared.task.length,
     prepared.settings.batch_size,
     prepared.task.condition_size,
+    slots(prepared),
   )
 
 
@@ -207,6 +278,6 @@ def _case(prepared: preparation.Prepared, training: Any, shape: Any) -> Any:
     parameters,
     frames.astype(np.float32),
     condition.astype(np.float32),
-    presets.slots(settings.model, task.length),
+    slots(prepared) or task.length,
     settings.order,
   )

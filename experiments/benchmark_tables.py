@@ -126,6 +126,30 @@ def roofline(rows: Sequence[Mapping[str, Any]]) -> Table:
   return table
 
 
+def memory(rows: Sequence[Mapping[str, Any]]) -> Table:
+  """One row for each model and way, from `benchmark_steps.memory`."""
+  table = _table(
+    'Estimated memory of gradients, of all replicas',
+    'model',
+    'computed again',
+    'kept GiB',
+    'at hand GiB',
+    'together GiB',
+  )
+  model = None
+  for row in rows:
+    if row['model'] != model:
+      table.add_section()
+    before, model = model, row['model']
+    sizes = [row[f'{name}_bytes'] / 2**30 for name in ('through', 'inside')]
+    table.add_row(
+      '' if model == before else model,
+      row['recompute'],
+      *(f'{size:,.2f}' for size in (*sizes, sum(sizes))),
+    )
+  return table
+
+
 def others(rows: Sequence[Mapping[str, Any]]) -> Table:
   """One row for each other road, from `benchmark_steps.measure`."""
   ratios = list(rows[0]['ratios'])

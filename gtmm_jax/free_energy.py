@@ -4,10 +4,13 @@ Gemici et al. 2017, eqs. 6 and 7. Images do not enter the scan: all frames are
 encoded before it and decoded after it.
 """
 
+import functools
+import math
 from collections.abc import Callable, Mapping
 from typing import Any, Literal, NamedTuple, get_args
 
 import jax
+import jax.numpy as jnp
 
 from gtmm_jax.model import Inferred, State, Step, TemporalVAE
 
@@ -67,7 +70,8 @@ def infer(
       the running averages.
     recompute: what gradients compute again, and so need not keep: 'nothing';
       'steps', the inside of each time step; 'everything', the inside of the
-      networks of frames, too. Values do not change.
+      networks of frames, too, and the state after most steps: of T about
+      2 sqrt(T) are kept. Values do not change.
 
   Returns:
     The bound's terms and everything that led to them.
@@ -107,7 +111,7 @@ def infer(
     features,
     condition,
     noise,
-    recompute=recompute != 'nothing',
+    recompute=recompute,
   )
   (log_likelihood, mean), variables = decode(
     variables, steps.z, steps.context, frames
@@ -130,7 +134,7 @@ def scan_steps(
   condition: Array,
   noise: Array,
   *,
-  recompute: bool = False,
+  recompute: Recompute = 'nothing',
 ) -> tuple[State, Step]:
   """Scans the model's steps over encoded frames.
 
@@ -141,7 +145,7 @@ def scan_steps(
     features: [T, B, F].
     condition: [T, B, A].
     noise: standard normal, [T, B, Z].
-    recompute: whether gradients compute the inside of each step again.
+    recompute: as of `infer`.
 
   Returns:
     The state after the last step, and the steps, each [T, B, ...].
@@ -201,7 +205,7 @@ def _scan(
   condition: Array,
   noise: Array,
   kept: Callable[[State, Inferred], Any],
-  recompute: bool = False,
+  recompute: Recompute = 'nothing',
 ) -> tuple[State, Any]:
   """The scan over time; `kept` chooses what is stacked."""
   if state is None:
@@ -215,10 +219,40 @@ def _scan(
     )
     return state, kept(state, inferred)
 
-  if recompute:
-    # Nothing hides what is done again from XLA: in a scan it cannot be merged.
-    body = jax.checkpoint(body, prevent_cse=False)
-  return jax.lax.scan(body, state, (features, condition, noise))
+  inputs = features, condition, noise
+  if recompute == 'nothing':
+    return jax.lax.scan(body, state, inputs)
+  # Nothing hides what is done again from XLA: in a scan it cannot be merged.
+  body = jax.checkpoint(body, prevent_cse=False)
+  if recompute == 'steps':
+    return jax.lax.scan(body, state, inputs)
+  return _scan_in_segments(body, state, inputs)
+
+
+def _scan_in_segments(
+  body: Callable[[Any, Any], tuple[Any, Any]], state: Any, inputs: Any
+) -> tuple[Any, Any]:
+  """`jax.lax.scan` that keeps the state after about sqrt(T) of T steps.
+
+  Going back, the states inside one segment after the other are made again.
+  """
+  length = jax.tree.leaves(inputs)[0].shape[0]
+  size = math.isqrt(length)
+  whole = length - length % size
+  scan = functools.partial(jax.lax.scan, body)
+  segment = jax.checkpoint(scan, prevent_cse=False)
+  cut = jax.tree.map(
+    lambda x: x[:whole].reshape(whole // size, size, *x.shape[1:]), inputs
+  )
+  state, made = jax.lax.scan(
+    lambda state, each: segment(state, each), state, cut
+  )
+  made = jax.tree.map(lambda x: x.reshape(whole, *x.shape[2:]), made)
+  rest = jax.tree.map(lambda x: x[whole:], inputs)
+  state, last = scan(state, rest)
+  return state, jax.tree.map(
+    lambda one, other: jnp.concatenate([one, other]), made, last
+  )
 
 
 def negative_bound(terms: Terms) -> Array:

@@ -16,9 +16,20 @@ from gtmm_jax import convolutions
 Array = jax.Array
 
 
-def _normalise(x: Array, train: bool, name: str) -> Array:
-  """Batch normalisation over all leading axes, then rectification."""
-  return nn.relu(nn.BatchNorm(use_running_average=not train, name=name)(x))
+def _normalise(network: nn.Module, x: Array, train: bool, name: str) -> Array:
+  """Batch normalisation over all leading axes, then rectification.
+
+  Gradients compute it again: to keep its arrays takes twice the memory of all
+  else, and as much time.
+  """
+
+  def normalise(network: nn.Module, x: Array) -> Array:
+    norm = nn.BatchNorm(
+      use_running_average=not train, name=name, parent=network
+    )
+    return nn.relu(norm(x))
+
+  return nn.remat(normalise)(network, x)
 
 
 def _cut(frames: Array, side: int) -> Array:
@@ -115,11 +126,11 @@ class DigitEncoder(nn.Module):
   def __call__(self, frames: Array, train: bool) -> Array:
     """[..., 28, 28, C] in (-1, 1) -> [..., F]."""
     x = convolutions.ParallelStreams(name='streams_1')(frames)
-    x = _normalise(x, train, 'norm_1')
+    x = _normalise(self, x, train, 'norm_1')
     x = convolutions.Halve(32, use_bias=False, name='halve_1')(x)
-    x = _normalise(x, train, 'norm_2')
+    x = _normalise(self, x, train, 'norm_2')
     x = convolutions.ParallelStreams(name='streams_2')(x)
-    x = _normalise(x, train, 'norm_3')
+    x = _normalise(self, x, train, 'norm_3')
     x = convolutions.Halve(64, use_bias=True, name='halve_2')(x)
     x = x.reshape(*x.shape[:-3], -1)
     return nn.Dense(self.features, name='linear')(x)
@@ -146,11 +157,11 @@ class DigitDecoder(nn.Module):
     x = x.reshape(*code.shape[:-1], height, width, 64)
     streams = convolutions.ParallelStreams
     x = streams(fused=False, name='streams_1')(x)
-    x = _normalise(x, train, 'norm_1')
+    x = _normalise(self, x, train, 'norm_1')
     x = convolutions.Double(32, use_bias=False, name='double_1')(x)
-    x = _normalise(x, train, 'norm_2')
+    x = _normalise(self, x, train, 'norm_2')
     x = streams(fused=False, name='streams_2')(x)
-    x = _normalise(x, train, 'norm_3')
+    x = _normalise(self, x, train, 'norm_3')
     return convolutions.Double(channels, use_bias=True, name='double_2')(x)
 
 

@@ -110,6 +110,8 @@ def test_json_says_what_was_measured_where_and_on_what(measured):
     'order': presets.SMALL.order['perfect_recall'],
     'recompute': 'nothing',
     'precision': 'default',
+    # The VRNN has none.
+    'slots': None,
   }
   assert content['seconds'] == 0.2
   assert content['versions']['jax'] == jax.__version__
@@ -292,6 +294,29 @@ def test_parameters_stand_beside_table_1_and_differ_by_less_than_a_percent(
     assert f'{percent:+.2f}%' in line
 
 
+def test_memory_is_estimated_for_every_model_and_way(digits, tmp_path):
+  flags = ('--preset=small', '--pre_recall=3', '--recall=2', '--batch_size=2')
+  flags += (f'--data=files:{digits}', '--json=memory.json')
+  result = _benchmark(tmp_path, '--memory', '--replicas=1,3', *flags)
+  assert result.returncode == 0, result.stderr
+  rows = json.loads((tmp_path / 'memory.json').read_text())['memory']
+  assert [(row['model'], row['recompute']) for row in rows] == [
+    (model, way) for model in presets.MODELS for way in presets.RECOMPUTE
+  ]
+  assert {row['replicas'] for row in rows} == {3}
+  for row in rows:
+    together = (row['through_bytes'] + row['inside_bytes']) / 2**30
+    assert f'{together:.2f} │' in result.stdout
+  for wrong, told in (
+    (('--memory', '--cores'), '--cores and --memory'),
+    (('--slots=9', '--model=vrnn'), 'no memory'),
+    (('--parameters', '--compare=memory.json'), 'for times'),
+  ):
+    result = _benchmark(tmp_path, *wrong, *flags)
+    assert (result.returncode, result.stderr.count('\n')) == (2, 1)
+    assert told in result.stderr
+
+
 @pytest.mark.parametrize(
   ('flag', 'told'),
   [
@@ -308,6 +333,7 @@ def test_parameters_stand_beside_table_1_and_differ_by_less_than_a_percent(
     ('--recall=11', 'recall'),
     ('--batch_size=0', 'at least 1'),
     ('--compare=nowhere.json', 'cannot be read'),
+    ('--slots=0', 'slots'),
     ('--data=files:nowhere', 'nowhere does not exist'),
   ],
 )

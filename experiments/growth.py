@@ -1,0 +1,209 @@
+r"""Measures how the cost of a training step grows, with benchmark.py.
+
+  python experiments/growth.py --models=introspective,dnc
+
+One after another the length of episodes (and with it the slots, as models have
+it), the slots alone, the batch and the replicas grow from a common start. Each
+case is a program of its own, so that its peak of memory is its own; the same
+command again goes on where it ended. OUTPUT.json and OUTPUT.md are the table.
+"""
+
+import json
+import math
+import pathlib
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import command
+from absl import app, flags
+
+from gtmm_jax import presets
+
+FLAGS = flags.FLAGS
+
+_BENCHMARK = pathlib.Path(__file__).with_name('benchmark.py')
+_RECALL = 5
+# What grows, from the common start on.
+_AXES = {
+  'frames': (25, 50, 100, 200, 400),
+  'slots': (25, 64, 128, 256, 512),
+  'batch_size': (10, 20, 40, 80),
+  'replicas': (1, 4, 16, 64),
+}
+_START = {name: values[0] for name, values in _AXES.items()}
+
+
+class Case(NamedTuple):
+  """One measurement.
+
+  Attributes:
+    model: its name.
+    axis: what grows.
+    value: how far.
+  """
+
+  model: str
+  axis: str
+  value: int
+
+  @property
+  def name(self) -> str:
+    """Of its file."""
+    return f'{self.model}-{self.axis}-{self.value}'
+
+
+def define_flags() -> None:
+  """Defines every flag of this program."""
+  flags.DEFINE_list('models', list(presets.MODELS), 'Which models.')
+  flags.DEFINE_list('axes', list(_AXES), 'What grows.')
+  flags.DEFINE_enum(
+    'preset', 'small', tuple(presets.PRESETS), 'Sizes of the networks.'
+  )
+  flags.DEFINE_float('seconds', 1.0, 'To spend on the steps of a case, > 0.')
+  flags.DEFINE_string('folder', 'runs/growth', 'Where cases are kept.')
+  flags.DEFINE_string(
+    'output',
+    None,
+    'The table, OUTPUT.json and OUTPUT.md. Default: FOLDER/table.',
+  )
+
+
+def main(_: list[str]) -> None:
+  """Measures what is left to measure, and writes the table."""
+  try:
+    cases, folder, output = _prepare()
+  except (ValueError, OSError) as error:
+    command.fail(error)
+  rows, failed = [], []
+  try:
+    for case in cases:
+      row = _measure(case, folder)
+      if row is None:
+        failed.append(case.name)
+        print(f'{case.name}: failed; see {folder / case.name}.log', flush=True)
+        continue
+      rows.append(row)
+      step = row['step_milliseconds']['median']
+      print(f'{case.name}: {step:,.1f} ms a step', flush=True)
+  except KeyboardInterrupt:
+    print('\nInterrupted. The same command goes on with what is left.')
+    sys.exit(130)
+  document = {'preset': FLAGS.preset, 'start': _START, 'rows': rows}
+  pathlib.Path(f'{output}.json').write_text(
+    json.dumps(document, indent=1) + '\n'
+  )
+  pathlib.Path(f'{output}.md').write_text(as_markdown(rows))
+  print(f'{output}.json\n{output}.md')
+  if failed:
+    command.fail(f'{len(failed)} of {len(cases)} cases failed.')
+
+
+def cases_of(models: Sequence[str], axes: Sequence[str]) -> Iterator[Case]:
+  """All cases; a model without a memory has no slots."""
+  for model in models:
+    for axis in axes:
+      if not (model == 'vrnn' and axis == 'slots'):
+        yield from (Case(model, axis, value) for value in _AXES[axis])
+
+
+def as_markdown(rows: Sequence[Mapping[str, Any]]) -> str:
+  """A table for each model and axis, with the power of each growth.
+
+  A cost that is multiplied by c where the size is by s has grown with the power
+  log c / log s: 1 is a straight line.
+  """
+  lines, before = [], None
+  for row in rows:
+    heading = row['model'], row['axis']
+    if before is None or heading != (before['model'], before['axis']):
+      before = None
+      lines += [
+        '',
+        f'### {row["model"]}, {row["axis"].replace("_", " ")}',
+        '',
+        '| | ms a step | quartiles | power | peak MB | power | compile s |',
+        '| --- | --- | --- | --- | --- | --- | --- |',
+      ]
+    step = row['step_milliseconds']
+    quartiles = f'{step["lower_quartile"]:,.1f}-{step["upper_quartile"]:,.1f}'
+    lines.append(
+      f'| {row["value"]} | {step["median"]:,.1f} | {quartiles} | '
+      f'{_power(before, row, lambda r: r["step_milliseconds"]["median"])} | '
+      f'{row["process_peak_bytes"] / 1e6:,.0f} | '
+      f'{_power(before, row, lambda r: r["process_peak_bytes"])} | '
+      f'{row["compile_seconds"]:.1f} |'
+    )
+    before = row
+  return '\n'.join(lines[1:]) + '\n'
+
+
+def _power(before: Mapping[str, Any] | None, row: Any, cost: Any) -> str:
+  if before is None:
+    return ''
+  grown = math.log(row['value'] / before['value'])
+  return f'{math.log(cost(row) / cost(before)) / grown:.2f}'
+
+
+def _prepare() -> tuple[list[Case], pathlib.Path, pathlib.Path]:
+  """The cases, their folder, and the stem of the table.
+
+  Raises:
+    ValueError: if a flag makes no sense, or nothing can be written.
+  """
+  for flag, allowed in (('models', presets.MODELS), ('axes', _AXES)):
+    wrong = [name for name in FLAGS[flag].value if name not in allowed]
+    if wrong or not FLAGS[flag].value:
+      raise ValueError(
+        f'--{flag} has {", ".join(wrong) or "nothing"} in it; there are '
+        f'{", ".join(allowed)}.'
+      )
+  if not 0 < FLAGS.seconds < math.inf:
+    raise ValueError(
+      f'--seconds is {FLAGS.seconds}; it must be a number above 0.'
+    )
+  folder = pathlib.Path(FLAGS.folder).expanduser()
+  output = pathlib.Path(FLAGS.output or folder / 'table').expanduser()
+  for path in (folder, output.parent):
+    command.require_writable(path, str(path))
+    path.mkdir(parents=True, exist_ok=True)
+  return list(cases_of(FLAGS.models, FLAGS.axes)), folder, output
+
+
+def _measure(case: Case, folder: pathlib.Path) -> dict[str, Any] | None:
+  """The row of a case, measured unless it is there; None where that failed."""
+  path = folder / f'{case.name}.json'
+  if not path.exists():
+    sizes = {**_START, 'slots': None, case.axis: case.value}
+    own = {
+      'task': 'perfect_recall',
+      'model': case.model,
+      'preset': FLAGS.preset,
+      'pre_recall': sizes['frames'] - _RECALL,
+      'recall': _RECALL,
+      'batch_size': sizes['batch_size'],
+      'replicas': sizes['replicas'],
+      'slots': sizes['slots'],
+      'seconds': FLAGS.seconds,
+      'json': path,
+    }
+    given = [f'--{k}={v}' for k, v in own.items() if v is not None]
+    with (folder / f'{case.name}.log').open('w') as log:
+      code = subprocess.run(
+        [sys.executable, str(_BENCHMARK), *given],
+        stdout=log,
+        stderr=subprocess.STDOUT,
+        stdin=subprocess.DEVNULL,
+        check=False,
+      ).returncode
+    if code:
+      path.unlink(missing_ok=True)
+      return None
+  (row,) = json.loads(path.read_text())['rows']
+  return {**case._asdict(), **row}
+
+
+if __name__ == '__main__':
+  define_flags()
+  app.run(main, flags_parser=command.parse_flags)

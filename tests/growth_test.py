@@ -1,0 +1,92 @@
+"""How costs grow: the cases, the table, and that what was measured is kept."""
+
+import json
+import math
+import pathlib
+import re
+import subprocess
+import sys
+
+import growth
+import pytest
+
+from gtmm_jax import presets
+
+_PROGRAM = pathlib.Path(growth.__file__)
+
+
+def _row(model, axis, value, milliseconds, size):
+  spread = {
+    'median': milliseconds,
+    'lower_quartile': 0.9 * milliseconds,
+    'upper_quartile': 1.1 * milliseconds,
+  }
+  return {
+    'model': model,
+    'axis': axis,
+    'value': value,
+    'step_milliseconds': spread,
+    'process_peak_bytes': size,
+    'compile_seconds': 6.0,
+  }
+
+
+def test_every_model_grows_along_every_axis_it_has():
+  cases = list(growth.cases_of(presets.MODELS, list(growth._AXES)))
+  assert len({case.name for case in cases}) == len(cases)
+  axes = {(case.model, case.axis) for case in cases}
+  assert ('dnc', 'slots') in axes and ('vrnn', 'slots') not in axes
+  assert len(axes) == 4 * len(presets.MODELS) - 1
+  assert max(c.value for c in cases if c.axis == 'frames') == 400
+  assert max(c.value for c in cases if c.axis == 'slots') == 512
+  assert max(c.value for c in cases if c.axis == 'replicas') == 64
+
+
+def test_the_table_has_powers_of_growth_within_an_axis_alone():
+  rows = [
+    _row('dnc', 'slots', 25, 10.0, 1e9),
+    _row('dnc', 'slots', 100, 160.0, 4e9),
+    _row('dnc', 'frames', 25, 10.0, 1e9),
+  ]
+  text = growth.as_markdown(rows)
+  assert re.findall(r'### (.*)', text) == ['dnc, slots', 'dnc, frames']
+  lines = [line for line in text.splitlines() if line.startswith('| ')]
+  cells = [line.split(' | ') for line in lines if line[2:4].isdigit()]
+  assert [row[3] for row in cells] == ['', '2.00', '']
+  assert [row[5] for row in cells] == ['', '1.00', '']
+
+
+def test_what_was_measured_is_not_measured_again(tmp_path):
+  folder = tmp_path / 'kept'
+  folder.mkdir()
+  for case in growth.cases_of(['vrnn'], ['batch_size']):
+    row = _row('vrnn', 'batch_size', case.value, float(case.value), 1e9)
+    (folder / f'{case.name}.json').write_text(json.dumps({'rows': [row]}))
+  command = [sys.executable, _PROGRAM, f'--folder={folder}']
+  flags = ['--models=vrnn', '--axes=batch_size', f'--output={tmp_path}/grown']
+  result = subprocess.run(
+    [*command, *flags], capture_output=True, text=True, check=False
+  )
+  assert result.returncode == 0, result.stderr
+  document = json.loads((tmp_path / 'grown.json').read_text())
+  assert [row['value'] for row in document['rows']] == [10, 20, 40, 80]
+  assert '| 1.00 |' in (tmp_path / 'grown.md').read_text()
+  for flags, told in (
+    (['--models=gru'], 'gru'),
+    (['--axes=weight'], 'weight'),
+    (['--seconds=0'], 'above 0'),
+  ):
+    result = subprocess.run(
+      [*command, *flags], capture_output=True, text=True, check=False
+    )
+    assert (result.returncode, result.stderr.count('\n')) == (2, 1)
+    assert told in result.stderr
+
+
+@pytest.mark.parametrize('value', [25, 400])
+def test_a_power_is_a_ratio_of_logarithms(value):
+  before, row = {'value': 20, 'cost': 3.0}, {'value': value, 'cost': 7.0}
+  found = growth._power(before, row, lambda each: each['cost'])
+  assert float(found) == pytest.approx(
+    math.log(7 / 3) / math.log(value / 20), abs=0.006
+  )
