@@ -84,9 +84,11 @@ def compare(
     ValueError: if no row is in both.
   """
   notes = [
-    f'{name} was {old.get(name)} and is {new.get(name)}'
-    for name in ('settings', 'device', 'versions')
-    if old.get(name) != new.get(name)
+    f'{part}: {name} was {was.get(name)} and is {now.get(name)}'
+    for part in ('settings', 'device', 'versions')
+    for was, now in [(old.get(part, {}), new.get(part, {}))]
+    for name in {**was, **now}
+    if was.get(name) != now.get(name)
   ]
   before = {_identity(row): row for row in old['rows']}
   changes, count = [], 0

@@ -12,7 +12,9 @@ from typing import Any, Literal, NamedTuple, get_args
 import jax
 import jax.numpy as jnp
 
-from gtmm_jax.model import Inferred, State, Step, TemporalVAE
+from gtmm_jax.memory import products
+from gtmm_jax.model import TemporalVAE
+from gtmm_jax.steps import Inferred, State, Step
 
 Array = jax.Array
 Variables = Mapping[str, Any]
@@ -213,7 +215,7 @@ def _scan(
       variables, features[0], condition[0], method='initial_state'
     )
 
-  def body(carry, inputs):
+  def step(variables, carry, inputs):
     state, inferred = model.apply(
       variables, carry, *inputs, method='infer_latent'
     )
@@ -221,9 +223,9 @@ def _scan(
 
   inputs = features, condition, noise
   if recompute == 'nothing':
-    return jax.lax.scan(body, state, inputs)
+    return products.scan(step, variables, state, inputs)
   # Nothing hides what is done again from XLA: in a scan it cannot be merged.
-  body = jax.checkpoint(body, prevent_cse=False)
+  body = jax.checkpoint(functools.partial(step, variables), prevent_cse=False)
   if recompute == 'steps':
     return jax.lax.scan(body, state, inputs)
   return _scan_in_segments(body, state, inputs)

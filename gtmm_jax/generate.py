@@ -11,7 +11,8 @@ import jax
 import jax.numpy as jnp
 
 from gtmm_jax import free_energy
-from gtmm_jax.model import State, TemporalVAE
+from gtmm_jax.model import TemporalVAE
+from gtmm_jax.steps import State
 
 Array = jax.Array
 

@@ -11,6 +11,7 @@ import jax.numpy as jnp
 from flax import linen as nn
 
 from gtmm_jax.distributions import Bernoulli, DiagonalGaussian
+from gtmm_jax.memory import products
 
 Array = jax.Array
 
@@ -70,7 +71,9 @@ class PosteriorMap(nn.Module):
 
   def setup(self) -> None:
     """Makes the layer through which the context enters."""
-    self.from_context = nn.Dense(2 * self.latent_size, use_bias=False)
+    self.from_context = nn.Dense(
+      2 * self.latent_size, use_bias=False, dot_general=products.dot_general
+    )
 
   def encode(self, frames: Array, train: bool) -> Array:
     """Frames [..., H, W, C] in [0, 1] -> features [..., F]."""

@@ -6,7 +6,7 @@ observation map at t, the paper's Psi_{t-1}. z_0 and the features of x_0 are
 zero. Every dependence on the past goes through that context.
 """
 
-from typing import Any, Literal, NamedTuple, get_args
+from typing import Any, Literal, get_args
 
 import jax
 import jax.numpy as jnp
@@ -17,75 +17,14 @@ from gtmm_jax.distributions import (
   DiagonalGaussian,
   kl_divergence,
 )
+from gtmm_jax.memory import products
+from gtmm_jax.steps import Imagined, Inferred, State, Step
 
 Array = jax.Array
 Store = Literal['sample', 'mean', 'denoised']
 
 # A step moves the running average of the posterior's variance by a hundredth.
 _VARIANCE_MOMENTUM = 0.99
-
-
-class State(NamedTuple):
-  """What a step hands to the next.
-
-  Attributes:
-    core: the memory core's carry.
-    stored_tm1: what the memory is given of z_{t-1}, [..., Z].
-    features_tm1: features of x_{t-1}, [..., F], or [..., 0] where the core does
-      not see frames.
-  """
-
-  core: Any
-  stored_tm1: Array
-  features_tm1: Array
-
-
-class Inferred(NamedTuple):
-  """What a step with a frame makes for those after it.
-
-  Attributes:
-    z: latent sample, [..., Z].
-    context: the paper's Psi_{t-1}, [..., P].
-    posterior: Gaussian over z.
-  """
-
-  z: Array
-  context: Array
-  posterior: DiagonalGaussian
-
-
-class Step(NamedTuple):
-  """All that a step with a frame makes.
-
-  Attributes:
-    z: latent sample, [..., Z].
-    context: the paper's Psi_{t-1}, [..., P].
-    prior: Gaussian over z.
-    posterior: Gaussian over z.
-    kl: KL[posterior || prior] in nats, [...].
-  """
-
-  z: Array
-  context: Array
-  prior: DiagonalGaussian
-  posterior: DiagonalGaussian
-  kl: Array
-
-
-class Imagined(NamedTuple):
-  """What a step without a frame makes.
-
-  Attributes:
-    z: latent drawn from the prior, [..., Z].
-    context: [..., P].
-    stored: what the memory will be given of this step, [..., Z].
-    frame: [..., H, W, C], drawn where something needs to see it; else None.
-  """
-
-  z: Array
-  context: Array
-  stored: Array
-  frame: Array | None
 
 
 class TemporalVAE(nn.Module):
@@ -133,7 +72,9 @@ class TemporalVAE(nn.Module):
         'batch_stats', 'posterior_variance', jnp.zeros, (self.latent_size,)
       )
     if self.summary_size:
-      self.summary = nn.Dense(self.summary_size, use_bias=False)
+      self.summary = nn.Dense(
+        self.summary_size, use_bias=False, dot_general=products.dot_general
+      )
 
   def __call__(
     self, state: State | None, frame: Array, condition: Array, noise: Array

@@ -518,7 +518,7 @@ def test_what_is_computed_again_changes_nothing(
 
   jax.tree.map(
     lambda one, other: np.testing.assert_allclose(
-      one, other, rtol=1e-5, atol=1e-5
+      one, other, rtol=1e-3, atol=1e-4
     ),
     run('nothing'),
     run(recompute),

@@ -11,7 +11,8 @@ from flax import linen as nn
 
 from gtmm_jax import build, free_energy, presets
 from gtmm_jax.distributions import DiagonalGaussian
-from gtmm_jax.model import State, TemporalVAE
+from gtmm_jax.model import TemporalVAE
+from gtmm_jax.steps import State
 
 _LENGTH, _BATCH, _LATENT, _CONDITION = 6, 3, 4, 2
 _TINY = dataclasses.replace(

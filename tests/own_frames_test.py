@@ -258,7 +258,7 @@ def test_reports_may_come_as_they_like_without_windows(tmp_path, colour):
 def test_long_episodes_learn_at_the_lower_rate(tmp_path, colour):
   file = own_episodes.save(tmp_path, count=2, length=101, shape=(8, 8, 1))
   assert _prepare(tmp_path, file).settings.learning_rate == 1e-4
-  assert _prepare(tmp_path, colour).settings.learning_rate == 1e-3
+  assert _prepare(tmp_path, colour).settings.learning_rate == 2e-3
 
 
 @pytest.mark.parametrize('preset', presets.PRESETS)

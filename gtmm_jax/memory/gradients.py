@@ -41,28 +41,6 @@ def sparing(access: Callable[..., Any]) -> Callable[..., Any]:
 
 
 @jax.custom_vjp
-def product(x: Array, kernel: Array) -> Array:
-  """x @ kernel: [..., I] and [I, O] -> [..., O].
-
-  Going back over time, the transposed kernel is made once and not at each step.
-  """
-  return x @ kernel
-
-
-def _product_forward(x, kernel):
-  return product(x, kernel), (x, kernel.T)
-
-
-def _product_backward(saved, cotangent):
-  x, transposed = saved
-  rows, back = (each.reshape(-1, each.shape[-1]) for each in (x, cotangent))
-  return cotangent @ transposed, rows.T @ back
-
-
-product.defvjp(_product_forward, _product_backward)
-
-
-@jax.custom_vjp
 def free_slots(usage: Array, gates: Array, weights: Array) -> Array:
   """Usage after reads freed some: usage prod_r (1 - f_r w_r), [..., N]."""
   for head in range(weights.shape[-2]):

@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 from flax import linen as nn
 
-from gtmm_jax.memory import addressing, core, gradients
+from gtmm_jax.memory import addressing, core, gradients, products
 from gtmm_jax.memory.lstm import LSTM
 
 Array = jax.Array
@@ -101,10 +101,15 @@ class Interface(nn.Module):
   def _question(self, h: Array, latent: Array) -> tuple[Array, Array]:
     """Read keys [..., R, W] and tag [..., W - Z]."""
     seen = jnp.concatenate([h, latent], axis=-1)
-    tag = nn.Dense(self.word_size - self.latent_size, name='tag')(seen)
+    tag = nn.Dense(
+      self.word_size - self.latent_size,
+      dot_general=products.dot_general,
+      name='tag',
+    )(seen)
     correction = nn.Dense(
       self.read_heads * self.word_size,
       kernel_init=nn.initializers.zeros,
+      dot_general=products.dot_general,
       name='read_keys',
     )(seen)
     question = jnp.concatenate([jnp.zeros_like(latent), tag], axis=-1)
@@ -124,7 +129,10 @@ class Interface(nn.Module):
       return jnp.concatenate(biases).reshape(shape)
 
     flat = nn.Dense(
-      sum(sizes), bias_init=initial_bias, dot_general=_product, name='linear'
+      sum(sizes),
+      bias_init=initial_bias,
+      dot_general=products.dot_general,
+      name='linear',
     )(h)
     ends = [sum(sizes[: n + 1]) for n in range(len(sizes) - 1)]
     pieces = jnp.split(flat, ends, axis=-1)
@@ -132,11 +140,6 @@ class Interface(nn.Module):
       name: piece.reshape(*h.shape[:-1], *part.shape)
       for (name, part), piece in zip(parts.items(), pieces, strict=True)
     }
-
-
-def _product(x: Array, kernel: Array, *_: Any, **__: Any) -> Array:
-  """`gradients.product` as `nn.Dense` calls what multiplies for it."""
-  return gradients.product(x, kernel)
 
 
 def advance(

@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 from flax import linen as nn
 
-from gtmm_jax.memory import addressing, core
+from gtmm_jax.memory import addressing, core, products
 from gtmm_jax.memory.lstm import LSTM, LSTMState
 
 Array = jax.Array
@@ -112,7 +112,12 @@ class Introspective(nn.RNNCellBase):
     mask = jnp.broadcast_to(
       holds[..., None, :], (*h.shape[:-1], self.read_heads, self.slots)
     )
-    hidden = nn.relu(nn.Dense(self.attention_size, name='attention_hidden')(h))
+    hidden = nn.Dense(
+      self.attention_size,
+      dot_general=products.dot_general,
+      name='attention_hidden',
+    )(h)
+    hidden = nn.relu(hidden)
     if self.attention == 'gaussian':
       raw = self._heads(hidden, 2, 'attention')
       center = self.slots * nn.sigmoid(raw[..., 0])
@@ -126,7 +131,9 @@ class Introspective(nn.RNNCellBase):
 
   def _heads(self, h: Array, size: int, name: str) -> Array:
     """A linear map of `h` for each read head, [..., R, size]."""
-    flat = nn.Dense(self.read_heads * size, name=name)(h)
+    flat = nn.Dense(
+      self.read_heads * size, dot_general=products.dot_general, name=name
+    )(h)
     return flat.reshape(*h.shape[:-1], self.read_heads, size)
 
   @nn.nowrap

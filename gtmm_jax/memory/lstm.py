@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 from flax import linen as nn
 
-from gtmm_jax.memory import core, gradients
+from gtmm_jax.memory import core, products
 
 Array = jax.Array
 
@@ -61,7 +61,7 @@ class LSTM(nn.RNNCellBase):
       (fused.shape[-1], 4 * self.size),
     )
     bias = self.param('bias', nn.initializers.zeros, (4 * self.size,))
-    gates = gradients.product(fused, kernel.astype(fused.dtype))
+    gates = products.product(fused, kernel.astype(fused.dtype))
     # Going back, the gates are opened again: they are kept in one array then.
     state = jax.checkpoint(_open, prevent_cse=False)(
       gates + bias.astype(fused.dtype), carry.cell
