@@ -45,8 +45,8 @@ def compiled_cost(
   Beside what `arithmetic` counts, XLA counts activations, softmax, gates,
   batch normalisation, samples and their divergences, sums of gradients of what
   is used twice or at every step, what is computed again on the way back, the
-  zeros with which the digit encoder's streams are padded to one size, and of
-  the LRU a product for each head, all with the same word. It does not count
+  zeros with which the digit encoder's first streams are padded to one size, and
+  of the LRU a product for each head, all with the same word. It does not count
   Adam, which is not in this program.
 
   Args:

@@ -27,15 +27,35 @@ def convolve(frames: Array, kernel: Array, stride: int = 1) -> Array:
     [..., H / stride, W / stride, D].
   """
   flat = frames.reshape(-1, *frames.shape[-3:])
-  reach = kernel.shape[0] // 2
-  out = jax.lax.conv_general_dilated(
-    flat,
-    kernel.astype(frames.dtype),
-    window_strides=(stride, stride),
-    padding=((reach, reach), (reach, reach)),
-    dimension_numbers=_DIMENSIONS,
-  )
+  kernel = kernel.astype(frames.dtype)
+  # XLA's own gradients of these take several times as long on a CPU.
+  is_small = kernel.shape[0] == 1 or kernel.shape[2] == 1 or stride > 1
+  if is_small and jax.default_backend() == 'cpu':
+    out = _unfolded(flat, kernel, stride)
+  else:
+    reach = kernel.shape[0] // 2
+    out = jax.lax.conv_general_dilated(
+      flat,
+      kernel,
+      window_strides=(stride, stride),
+      padding=((reach, reach), (reach, reach)),
+      dimension_numbers=_DIMENSIONS,
+    )
   return out.reshape(*frames.shape[:-3], *out.shape[1:])
+
+
+def _unfolded(frames: Array, kernel: Array, stride: int) -> Array:
+  """The convolution of [B, H, W, C] as one product with all its windows."""
+  side, (height, width) = kernel.shape[0], frames.shape[1:3]
+  reach = side // 2
+  padded = jnp.pad(frames, ((0, 0), (reach, reach), (reach, reach), (0, 0)))
+  windows = [
+    padded[:, row : row + height : stride, column : column + width : stride]
+    for row in range(side)
+    for column in range(side)
+  ]
+  matrix = kernel.reshape(-1, kernel.shape[-1])
+  return jnp.concatenate(windows, axis=-1) @ matrix
 
 
 def double(frames: Array, kernel: Array) -> Array:
@@ -85,14 +105,10 @@ class ParallelStreams(nn.Module):
   Attributes:
     features: kernels in each stream.
     sizes: odd kernel sizes.
-    fused: whether the streams run as one convolution of the largest size with
-      kernels padded by zeros: 2.3 times the arithmetic, and yet faster where
-      there are few input channels or the convolutions are small.
   """
 
   features: int = 8
   sizes: Sequence[int] = (1, 3, 5, 7)
-  fused: bool = True
 
   @nn.compact
   def __call__(self, frames: Array) -> Array:
@@ -105,8 +121,9 @@ class ParallelStreams(nn.Module):
       )
       for size in self.sizes
     ]
-    if not self.fused:
+    if frames.shape[-1] > 1:
       return jnp.concatenate([convolve(frames, k) for k in kernels], axis=-1)
+    # Of one channel they are one convolution, with kernels padded by zeros.
     largest = max(self.sizes)
     padded = []
     for kernel, size in zip(kernels, self.sizes, strict=True):

@@ -156,11 +156,11 @@ class DigitDecoder(nn.Module):
     x = nn.Dense(height * width * 64, name='linear')(code)
     x = x.reshape(*code.shape[:-1], height, width, 64)
     streams = convolutions.ParallelStreams
-    x = streams(fused=False, name='streams_1')(x)
+    x = streams(name='streams_1')(x)
     x = _normalise(self, x, train, 'norm_1')
     x = convolutions.Double(32, use_bias=False, name='double_1')(x)
     x = _normalise(self, x, train, 'norm_2')
-    x = streams(fused=False, name='streams_2')(x)
+    x = streams(name='streams_2')(x)
     x = _normalise(self, x, train, 'norm_3')
     return convolutions.Double(channels, use_bias=True, name='double_2')(x)
 
