@@ -331,7 +331,7 @@ def test_a_complete_run_prints_its_summary_and_trains_nothing(
 
   monkeypatch.setattr(train, 'init_state', forbidden)
   before = (whole / 'metrics.jsonl').read_bytes()
-  _run(whole, report_every=3)
+  _run(whole, report_every=3, recompute='steps')
   out = capsys.readouterr().out
   assert 'complete' in out and 'KL predictable / new' in out
   assert str(whole / 'figures' / 'results.png') in out
@@ -459,6 +459,7 @@ def test_held_out_characters_are_not_those_of_training(tmp_path):
     ({'replicas': 3}, 'replicas'),
     ({'pre_recall': 11}, 'pre_recall'),
     ({'steps': 7}, 'steps'),
+    ({'precision': 'float32'}, 'precision'),
   ],
 )
 def test_other_settings_do_not_go_on_in_the_same_folder(whole, change, named):
@@ -466,6 +467,16 @@ def test_other_settings_do_not_go_on_in_the_same_folder(whole, change, named):
   with pytest.raises(ValueError, match=named):
     preparation.prepare(_request(whole, **change))
   assert (whole / 'config.json').read_bytes() == before
+
+
+def test_precision_is_that_of_all_products_of_the_program(tmp_path):
+  for precision, expected in (('bfloat16', 'bfloat16'), ('default', None)):
+    prepared = preparation.prepare(
+      _request(tmp_path / 'run', precision=precision, recompute='everything')
+    )
+    assert prepared.config['settings']['precision'] == precision
+    assert jax.config.jax_default_matmul_precision == expected
+    assert prepared.problem.recompute == 'everything'
 
 
 def test_other_data_do_not_go_on_in_the_same_folder(whole, monkeypatch):
