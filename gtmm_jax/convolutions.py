@@ -3,6 +3,7 @@
 All take and give `[..., H, W, C]` with any number of leading axes.
 """
 
+import functools
 from collections.abc import Sequence
 
 import jax
@@ -44,8 +45,12 @@ def convolve(frames: Array, kernel: Array, stride: int = 1) -> Array:
   return out.reshape(*frames.shape[:-3], *out.shape[1:])
 
 
+@functools.partial(jax.checkpoint, static_argnums=2)
 def _unfolded(frames: Array, kernel: Array, stride: int) -> Array:
-  """The convolution of [B, H, W, C] as one product with all its windows."""
+  """The convolution of [B, H, W, C] as one product with all its windows.
+
+  Gradients cut the windows out again: they are many times the frames.
+  """
   side, (height, width) = kernel.shape[0], frames.shape[1:3]
   reach = side // 2
   padded = jnp.pad(frames, ((0, 0), (reach, reach), (reach, reach), (0, 0)))
