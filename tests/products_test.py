@@ -164,8 +164,9 @@ def test_models_multiply_by_weights_in_no_other_way(name):
     )
     if leaf.ndim == 2
   }
-  for equation in made.eqns:
-    if equation.primitive.name == 'scan':
-      carried = equation.params['jaxpr'].jaxpr.outvars
-      carried = carried[: equation.params['num_carry']]
-      assert not kernels & {var.aval.shape for var in carried}
+  # What a step hands on, or adds up, is never of a weight's shape.
+  scans = [each for each in made.eqns if each.primitive.name == 'scan']
+  assert len(scans) >= 2
+  for equation in scans:
+    handed_on = equation.params['jaxpr'].jaxpr.outvars
+    assert not kernels & {var.aval.shape for var in handed_on}
