@@ -22,6 +22,7 @@ from typing import Any
 import numpy as np
 
 from gtmm_jax import presets, records
+from gtmm_jax.records import documents
 
 _PACKAGES = (
   'jax',
@@ -117,9 +118,8 @@ def assemble(
     },
     'runs': {model: _run(scratch / f'run-{model}') for model in presets.MODELS},
   }
-  temporary = output / '.accelerator.json'
-  temporary.write_text(json.dumps(content, indent=1) + '\n')
-  temporary.replace(output / 'accelerator.json')
+  path = output / 'accelerator.json'
+  documents.replace_document(path, documents.as_json(content))
   if figures:
     _draw(scratch, output)
 

@@ -8,7 +8,7 @@ import math
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from gtmm_jax import presets
+from gtmm_jax import pathways, presets
 
 Shape = tuple[int, int, int]
 
@@ -18,9 +18,6 @@ ALL_PASSES = 3
 _FIRST_LAYER = 2
 _STREAM_SIDES = (1, 3, 5, 7)
 _STREAM_CHANNELS = 8
-# Each layer's channels, side, stride and padding.
-_GLOBAL = ((128, 5, 3, 0), (256, 4, 2, 0), (256, 4, 1, 0))
-_LOCAL = ((16, 4, 2, 1), (8, 4, 2, 1))
 
 
 class Layer(NamedTuple):
@@ -75,8 +72,7 @@ def encoder(preset: presets.Preset, frame_shape: Shape) -> list[Layer]:
     return [frames, first._replace(passes=_FIRST_LAYER), *layers]
   if preset.networks == 'digit':
     height, width, _ = frame_shape
-    half = (height // 2, width // 2, 32)
-    quarter = (height // 4, width // 4, 64)
+    half, quarter = _halved(frame_shape)
     return [
       frames,
       *_streams(frame_shape, _FIRST_LAYER),
@@ -86,8 +82,8 @@ def encoder(preset: presets.Preset, frame_shape: Shape) -> list[Layer]:
       dense(math.prod(quarter), features),
     ]
   layers, flat = [frames], 0
-  for pathway in (_GLOBAL, _LOCAL):
-    shapes = _shapes(frame_shape, pathway)
+  for pathway in pathways.PATHWAYS.values():
+    shapes = pathways.shapes(frame_shape, pathway)
     for number, (shape, sizes) in enumerate(zip(shapes, pathway, strict=False)):
       layer = convolution(shape, *sizes, bias=True)
       passes = ALL_PASSES if number else _FIRST_LAYER
@@ -112,8 +108,7 @@ def decoder(
     return [*perceptron((code_size, *hidden, math.prod(shape))), *cut[::-1]]
   if preset.networks == 'digit':
     height, width, channels = frame_shape
-    half = (height // 2, width // 2, 32)
-    quarter = (height // 4, width // 4, 64)
+    half, quarter = _halved(frame_shape)
     return [
       dense(code_size, math.prod(quarter)),
       *_streams(quarter),
@@ -123,8 +118,8 @@ def decoder(
       transposed((height, width, channels), 32, 3, 2, 1, bias=True),
     ]
   layers, flat = [], 0
-  for pathway in (_GLOBAL, _LOCAL):
-    shapes = _shapes(frame_shape, pathway)
+  for pathway in pathways.PATHWAYS.values():
+    shapes = pathways.shapes(frame_shape, pathway)
     layers += [
       transposed(shape, *sizes, bias=True)
       for shape, sizes in zip(shapes, pathway, strict=False)
@@ -189,6 +184,12 @@ def transposed(
   )
 
 
+def _halved(frame_shape: Shape) -> tuple[Shape, Shape]:
+  """Of what the digit networks make of a frame by halving once and twice."""
+  height, width, _ = frame_shape
+  return (height // 2, width // 2, 32), (height // 4, width // 4, 64)
+
+
 def _patches(
   preset: presets.Preset, frame_shape: Shape, *, joined: bool
 ) -> tuple[list[Layer], Shape]:
@@ -241,14 +242,3 @@ def _taps(length: int, side: int, stride: int, padding: int) -> int:
     stride,
   )
   return sum(min(start + side, length) - max(start, 0) for start in starts)
-
-
-def _shapes(
-  frame_shape: Shape, pathway: Sequence[tuple[int, int, int, int]]
-) -> list[Shape]:
-  """(H, W, C) before the first layer of a pathway and after each."""
-  shapes = [frame_shape]
-  for channels, *sizes in pathway:
-    height, width = (_outputs(n, *sizes) for n in shapes[-1][:2])
-    shapes.append((height, width, channels))
-  return shapes

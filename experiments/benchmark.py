@@ -13,9 +13,6 @@ alone as they grow, beside PyTorch's package dnc, --memory estimates what
 gradients need.
 """
 
-import json
-import math
-import os
 import pathlib
 import sys
 from typing import Any
@@ -39,10 +36,7 @@ def main(_: list[str]) -> None:
   try:
     counts = benchmark_flags.replica_counts(FLAGS.replicas)
     sizes = benchmark_flags.sizes(FLAGS.sizes)
-    if not 0 < FLAGS.seconds < math.inf:
-      raise ValueError(
-        f'--seconds is {FLAGS.seconds}; it must be a number above 0.'
-      )
+    command.require_seconds(FLAGS.seconds)
     if sizes and not FLAGS.cores:
       raise ValueError('--sizes are those of memory cores; add --cores.')
     tables = [n for n in ('cores', 'parameters', 'memory') if FLAGS[n].value]
@@ -77,10 +71,10 @@ def main(_: list[str]) -> None:
 
 def _write(path: pathlib.Path | None, content: dict[str, Any]) -> None:
   if path is not None:
+    from gtmm_jax.records import documents
+
     # A reader may look while rows are still to come: it finds whole files.
-    temporary = path.with_name(f'.{path.name}.{os.getpid()}')
-    temporary.write_text(json.dumps(content, indent=1) + '\n')
-    temporary.replace(path)
+    documents.replace_document(path, documents.as_json(content))
 
 
 def _count(path: pathlib.Path | None, console: Console) -> None:

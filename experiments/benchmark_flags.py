@@ -31,10 +31,11 @@ def define_flags() -> None:
     'Numbers of models trained side by side, each >= 1, with commas between; '
     'a row of the table for each.',
   )
-  for name, text in {
-    'batch_size': 'Sequences in a batch, >= 1.',
-  }.items():
-    flags.DEFINE_integer(name, None, text + command.preset_default(name))
+  flags.DEFINE_integer(
+    'batch_size',
+    None,
+    'Sequences in a batch, >= 1.' + command.preset_default('batch_size'),
+  )
   command.define_episode_flags()
   flags.DEFINE_enum(
     'store',

@@ -15,6 +15,7 @@ import kept
 import machine
 import naive_road
 import numpy as np
+import own_frames
 import preparation
 import timing
 from settings import describe
@@ -219,15 +220,13 @@ def _time_naive(
   settings, problem = prepared.settings, prepared.problem
   optimizer = train.adam(settings.learning_rate, prepared.preset.gradient_norm)
   key = preparation.replica_keys(settings)[0]
-  images = jax.device_put(prepared.images.training)
+  images = jax.device_put(own_frames.first(prepared.images))
   start = jax.jit(functools.partial(train.init_state, problem, optimizer))(
     key, images
   )
   state = naive_road.State(start.params, start.batch_stats, start.optimizer)
-  step, numbers = (
-    naive_road.training_step(problem, optimizer),
-    itertools.count(),
-  )
+  step = naive_road.training_step(problem, optimizer)
+  numbers = itertools.count()
 
   def run() -> None:
     nonlocal state
@@ -262,12 +261,7 @@ def _case(prepared: preparation.Prepared, training: Any, shape: Any) -> Any:
   batch = settings.batch_size
   frames = random.uniform(size=(task.length, batch, *shape))
   condition = np.zeros((task.length, batch, task.condition_size))
-  variables = jax.eval_shape(
-    functools.partial(model.init, jax.random.key(0), None),
-    frames[0],
-    condition[0],
-    np.zeros((batch, model.latent_size)),
-  )
+  variables = build.variable_shapes(model, shape, task.condition_size)
   parameters = jax.tree.map(
     lambda leaf: random.normal(size=leaf.shape, scale=0.05).astype(np.float32),
     variables['params'],

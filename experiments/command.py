@@ -1,10 +1,12 @@
 """What every program here does with its command line; no jax."""
 
+import math
 import os
 import pathlib
+import subprocess
 import sys
 from collections.abc import Mapping
-from typing import NoReturn
+from typing import Any, NoReturn
 
 from absl import flags
 from rich.console import Console
@@ -43,6 +45,36 @@ def require_writable(folder: pathlib.Path, given: str) -> None:
   existing = next(p for p in (folder, *folder.absolute().parents) if p.exists())
   if not (existing.is_dir() and os.access(existing, os.W_OK)):
     raise ValueError(f'{given} cannot be written in {existing}; name another.')
+
+
+def require_seconds(seconds: float) -> None:
+  """Raises `ValueError` unless --seconds is a finite number above 0."""
+  if not 0 < seconds < math.inf:
+    raise ValueError(f'--seconds is {seconds}; it must be a number above 0.')
+
+
+def run_logged(
+  program: pathlib.Path, given: Mapping[str, Any], log: pathlib.Path
+) -> int:
+  """Runs another program; what it prints is added to a log.
+
+  Args:
+    program: a file of Python.
+    given: its flags and their values.
+    log: the file.
+
+  Returns:
+    Its exit code.
+  """
+  words = [f'--{name}={value}' for name, value in given.items()]
+  with log.open('a') as file:
+    return subprocess.run(
+      [sys.executable, str(program), *words],
+      stdout=file,
+      stderr=subprocess.STDOUT,
+      stdin=subprocess.DEVNULL,
+      check=False,
+    ).returncode
 
 
 def preset_default(name: str) -> str:

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 
+from gtmm_jax import build
 from gtmm_jax.model import TemporalVAE
 
 Array = jax.Array
@@ -65,15 +66,15 @@ def compiled_cost(
     jnp.zeros((frames, batch_size, condition_size)),
     jnp.zeros((frames, batch_size, model.latent_size)),
   )
-  first = [each[0] for each in episode]
 
-  def begin(key):
-    variables = model.init(key, None, *first)
-    features = model.apply(variables, first[0], method='encode')
-    state = model.apply(variables, features, first[1], method='initial_state')
-    return variables, state
+  def begin(variables):
+    features = model.apply(variables, episode[0][0], method='encode')
+    return model.apply(
+      variables, features, episode[1][0], method='initial_state'
+    )
 
-  variables, state = jax.eval_shape(begin, jax.random.key(0))
+  variables = build.variable_shapes(model, frame_shape, condition_size)
+  state = jax.eval_shape(begin, variables)
   params = variables.pop('params')
   gradient = jax.value_and_grad(_objective, argnums=(1, 2), allow_int=True)
   lowered = jax.jit(gradient, static_argnums=0).lower(

@@ -11,7 +11,6 @@ command again goes on where it ended. OUTPUT.json and OUTPUT.md are the table.
 import json
 import math
 import pathlib
-import subprocess
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
@@ -20,6 +19,7 @@ import command
 from absl import app, flags
 
 from gtmm_jax import presets
+from gtmm_jax.records import documents
 
 FLAGS = flags.FLAGS
 
@@ -91,10 +91,10 @@ def main(_: list[str]) -> None:
     print('\nInterrupted. The same command goes on with what is left.')
     sys.exit(130)
   document = {'preset': FLAGS.preset, 'start': _START, 'rows': rows}
-  pathlib.Path(f'{output}.json').write_text(
-    json.dumps(document, indent=1) + '\n'
+  documents.replace_document(
+    pathlib.Path(f'{output}.json'), documents.as_json(document)
   )
-  pathlib.Path(f'{output}.md').write_text(as_markdown(rows))
+  documents.replace(pathlib.Path(f'{output}.md'), as_markdown(rows).encode())
   print(f'{output}.json\n{output}.md')
   if failed:
     command.fail(f'{len(failed)} of {len(cases)} cases failed.')
@@ -159,10 +159,7 @@ def _prepare() -> tuple[list[Case], pathlib.Path, pathlib.Path]:
         f'--{flag} has {", ".join(wrong) or "nothing"} in it; there are '
         f'{", ".join(allowed)}.'
       )
-  if not 0 < FLAGS.seconds < math.inf:
-    raise ValueError(
-      f'--seconds is {FLAGS.seconds}; it must be a number above 0.'
-    )
+  command.require_seconds(FLAGS.seconds)
   folder = pathlib.Path(FLAGS.folder).expanduser()
   output = pathlib.Path(FLAGS.output or folder / 'table').expanduser()
   for path in (folder, output.parent):
@@ -188,16 +185,8 @@ def _measure(case: Case, folder: pathlib.Path) -> dict[str, Any] | None:
       'seconds': FLAGS.seconds,
       'json': path,
     }
-    given = [f'--{k}={v}' for k, v in own.items() if v is not None]
-    with (folder / f'{case.name}.log').open('w') as log:
-      code = subprocess.run(
-        [sys.executable, str(_BENCHMARK), *given],
-        stdout=log,
-        stderr=subprocess.STDOUT,
-        stdin=subprocess.DEVNULL,
-        check=False,
-      ).returncode
-    if code:
+    own = {name: value for name, value in own.items() if value is not None}
+    if command.run_logged(_BENCHMARK, own, folder / f'{case.name}.log'):
       path.unlink(missing_ok=True)
       return None
   (row,) = json.loads(path.read_text())['rows']

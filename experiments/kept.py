@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 
-from gtmm_jax import free_energy
+from gtmm_jax import build, free_energy
 from gtmm_jax.model import TemporalVAE
 
 
@@ -52,12 +52,7 @@ def estimate(
     jax.ShapeDtypeStruct((frames, batch_size, *shape), jnp.float32)
     for shape in (frame_shape, (condition_size,), (model.latent_size,))
   ]
-  variables = jax.eval_shape(
-    lambda *episode: model.init(
-      jax.random.key(0), None, *(each[0] for each in episode)
-    ),
-    *episode,
-  )
+  variables = build.variable_shapes(model, frame_shape, condition_size)
   params = variables.pop('params')
 
   def bound(params, others, *episode):

@@ -1,6 +1,5 @@
 """One run: trains from where it stands, and concludes."""
 
-import functools
 import time
 from collections.abc import Callable
 from typing import Any
@@ -10,6 +9,7 @@ import conclude
 import jax
 import numpy as np
 import own_frames
+import programs as programs_module
 import progress
 from preparation import Prepared, replica_keys
 from rich.console import Console
@@ -31,32 +31,19 @@ def run(prepared: Prepared) -> None:
     conclude.show(workdir, settings, console)
     return
   records.write_config(workdir, prepared.config)
-  optimizer = train.adam(settings.learning_rate, prepared.preset.gradient_norm)
-  own = replicas.scatter(prepared.layout, replica_keys(settings))
-  initialise = functools.partial(train.init_state, prepared.problem, optimizer)
+  programs = programs_module.make(prepared)
   manager = checkpoints.open_directory(workdir / 'checkpoints')
   try:
-    state = _restore(prepared, manager, initialise, console)
+    state = _restore(prepared, manager, programs.initialise, console)
     images = own_frames.Training(prepared.layout, prepared.images)
     if state is None:
-      state = replicas.lift(
-        prepared.layout, lambda _, own, shared, __: initialise(own, shared)
-      )(own, own, images.at(0), 0)
-    step = functools.partial(train.train_step, prepared.problem, optimizer)
-    state = _train(
-      prepared,
-      replicas.repeat(prepared.layout, step),
-      state,
-      own,
-      images,
-      manager,
-      console,
-    )
+      state = programs.start(images.at(0))
+    state = _train(prepared, programs, state, images, manager, console)
   finally:
     manager.close()
   # Room for those held out.
   del images
-  conclude.conclude(prepared, state, own, console)
+  conclude.conclude(prepared, state, programs.own, console)
 
 
 def announce(prepared: Prepared, console: Console) -> None:
@@ -103,9 +90,8 @@ def _restore(
 
 def _train(
   prepared: Prepared,
-  advance: Callable,
+  programs: programs_module.Programs,
   state: train.TrainState,
-  own: Any,
   images: own_frames.Training,
   manager: Any,
   console: Console,
@@ -127,7 +113,7 @@ def _train(
     return images.at(step // settings.report_every)
 
   # The first step on its own, since it waits for the compiler.
-  state = jax.block_until_ready(advance(state, own, images_at(step), 1))
+  state = jax.block_until_ready(programs.advance(state, images_at(step), 1))
   step += 1
   console.print(f'compiled in {time.perf_counter() - started:.1f} s')
   portion = 1
@@ -136,7 +122,7 @@ def _train(
       if step % settings.report_every == 0 or step == settings.steps:
         seconds = before + time.perf_counter() - started
         line = _report(prepared, step, seconds, state)
-        state = reset(state, own, own, 0)
+        state = reset(state, programs.own, programs.own, 0)
         checkpoints.save(manager, step, replicas.gather(state))
         shown.report(step, conclude.headline(line))
       if step == settings.steps:
@@ -146,7 +132,8 @@ def _train(
       # A window is read and moved before the clock of steps runs.
       images_at(step)
       began = time.perf_counter()
-      state = jax.block_until_ready(advance(state, own, images_at(step), count))
+      state = programs.advance(state, images_at(step), count)
+      jax.block_until_ready(state)
       step += count
       speed = count / (time.perf_counter() - began)
       portion = max(1, int(_PORTION * speed))

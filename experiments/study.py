@@ -12,7 +12,6 @@ import concurrent.futures
 import json
 import pathlib
 import re
-import subprocess
 import sys
 from typing import Any
 
@@ -170,16 +169,8 @@ def _combinations(over: dict[str, list[Any]]) -> list[dict[str, Any]]:
 
 def _run(name: str, own: dict[str, Any], folder: pathlib.Path) -> str:
   """Runs one cell; returns what was wrong with it, or nothing."""
-  given = [f'--{flag}={value}' for flag, value in own.items()]
   log = folder / f'{name}.log'
-  with log.open('a') as file:
-    code = subprocess.run(
-      [sys.executable, str(_RUN), *given, f'--workdir={folder / name}'],
-      stdout=file,
-      stderr=subprocess.STDOUT,
-      stdin=subprocess.DEVNULL,
-      check=False,
-    ).returncode
+  code = command.run_logged(_RUN, {**own, 'workdir': folder / name}, log)
   if not code:
     return ''
   lines = [line for line in log.read_text().splitlines() if line.strip()]

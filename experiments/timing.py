@@ -1,6 +1,5 @@
 """Times training steps, laid out and drawn as a run takes them."""
 
-import functools
 import resource
 import sys
 import time
@@ -8,10 +7,10 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 import own_frames
 import preparation
+import programs as programs_module
 
 from gtmm_jax import build, presets, replicas, train
 
@@ -99,25 +98,16 @@ def measure(prepared: preparation.Prepared, seconds: float) -> Timing:
     The timing.
   """
   settings, layout = prepared.settings, prepared.layout
-  optimizer = train.adam(settings.learning_rate, prepared.preset.gradient_norm)
-  own = replicas.scatter(layout, preparation.replica_keys(settings))
-  shared = own_frames.Training(layout, prepared.images).at(0)
-  initialise = functools.partial(train.init_state, prepared.problem, optimizer)
-  start = replicas.lift(
-    layout, lambda _, own, shared, __: initialise(own, shared)
-  )
+  programs = programs_module.make(prepared)
+  images = own_frames.Training(layout, prepared.images).at(0)
   began = time.perf_counter()
-  state = jax.block_until_ready(start(own, own, shared, 0))
+  state = jax.block_until_ready(programs.start(images))
   initialise_seconds = time.perf_counter() - began
-  step = functools.partial(train.train_step, prepared.problem, optimizer)
-  repeated = replicas.repeat(layout, step)
-
-  def advance(state: Any, count: int) -> Any:
-    return repeated(state, own, shared, count)
-
-  steps, portions, first = _time_portions(advance, state, seconds)
+  steps, portions, first = _time_portions(
+    lambda state, count: programs.advance(state, images, count), state, seconds
+  )
   milliseconds = 1e3 * portions / steps
-  drawing = _time_drawing(prepared, own, shared, seconds / _DRAWING)
+  drawing = _time_drawing(prepared, programs.own, images, seconds / _DRAWING)
   frames = settings.replicas * settings.batch_size * prepared.task.length
   return Timing(
     replicas=settings.replicas,
@@ -214,13 +204,7 @@ def _count_parameters(
   model: str, preset: presets.Preset, shape: tuple[int, int, int], length: int
 ) -> int:
   vae = build.temporal_vae(model, preset, shape, frames=length)
-
-  def initialise(key):
-    noise = jnp.zeros((1, preset.latent_size))
-    nothing = jnp.zeros((1, 0))
-    return vae.init(key, None, jnp.zeros((1, *shape)), nothing, noise)
-
-  made = jax.eval_shape(initialise, jax.random.key(0))
+  made = build.variable_shapes(vae, shape)
   return sum(leaf.size for leaf in jax.tree.leaves(made['params']))
 
 

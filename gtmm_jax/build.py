@@ -1,5 +1,9 @@
 """From a model's name and a preset to the temporal VAE."""
 
+from typing import Any
+
+import jax
+import jax.numpy as jnp
 from flax import linen as nn
 
 from gtmm_jax import maps, networks, presets
@@ -56,6 +60,28 @@ def temporal_vae(
     core_sees_frames=model == 'vrnn',
     store=store,
     summary_size=summary_size,
+  )
+
+
+def variable_shapes(
+  model: TemporalVAE, frame_shape: tuple[int, int, int], condition_size: int = 0
+) -> Any:
+  """Shapes of a model's variables; nothing is computed.
+
+  Args:
+    model: from `temporal_vae`.
+    frame_shape: (H, W, C).
+    condition_size: A, of the paper's c_t.
+
+  Returns:
+    `params` and, where it has them, `batch_stats`, of `jax.ShapeDtypeStruct`.
+  """
+  inputs = [
+    jax.ShapeDtypeStruct((1, *shape), jnp.float32)
+    for shape in (frame_shape, (condition_size,), (model.latent_size,))
+  ]
+  return jax.eval_shape(
+    lambda *inputs: model.init(jax.random.key(0), None, *inputs), *inputs
   )
 
 

@@ -29,9 +29,9 @@ def convolve(frames: Array, kernel: Array, stride: int = 1) -> Array:
   """
   flat = frames.reshape(-1, *frames.shape[-3:])
   kernel = kernel.astype(frames.dtype)
-  # XLA's own gradients of these take several times as long on a CPU.
-  is_small = kernel.shape[0] == 1 or kernel.shape[2] == 1 or stride > 1
-  if is_small and jax.default_backend() == 'cpu':
+  # XLA's own gradients of these take up to three times as long on a CPU.
+  is_slow = kernel.shape[0] == 1 or kernel.shape[2] == 1 or stride > 1
+  if is_slow and jax.default_backend() == 'cpu':
     out = _unfolded(flat, kernel, stride)
   else:
     reach = kernel.shape[0] // 2

@@ -246,9 +246,7 @@ def _scan_in_segments(
   cut = jax.tree.map(
     lambda x: x[:whole].reshape(whole // size, size, *x.shape[1:]), inputs
   )
-  state, made = jax.lax.scan(
-    lambda state, each: segment(state, each), state, cut
-  )
+  state, made = jax.lax.scan(segment, state, cut)
   made = jax.tree.map(lambda x: x.reshape(whole, *x.shape[2:]), made)
   rest = jax.tree.map(lambda x: x[whole:], inputs)
   state, last = scan(state, rest)

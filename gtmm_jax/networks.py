@@ -11,7 +11,7 @@ import jax
 import jax.numpy as jnp
 from flax import linen as nn
 
-from gtmm_jax import convolutions
+from gtmm_jax import convolutions, pathways
 
 Array = jax.Array
 
@@ -19,8 +19,7 @@ Array = jax.Array
 def _normalise(network: nn.Module, x: Array, train: bool, name: str) -> Array:
   """Batch normalisation over all leading axes, then rectification.
 
-  Gradients compute it again: to keep its arrays takes twice the memory of all
-  else, and as much time.
+  Gradients compute it again: its arrays would be half of all that is kept.
   """
 
   def normalise(network: nn.Module, x: Array) -> Array:
@@ -165,17 +164,10 @@ class DigitDecoder(nn.Module):
     return convolutions.Double(channels, use_bias=True, name='double_2')(x)
 
 
-# The paper's network for colour frames, of 32x32: kernels of each layer, as
-# (channels, side, stride, padding).
-_GLOBAL = ((128, 5, 3, 0), (256, 4, 2, 0), (256, 4, 1, 0))
-_LOCAL = ((16, 4, 2, 1), (8, 4, 2, 1))
-
-
 class ColourEncoder(nn.Module):
   """The paper's network for frames of 3D environments (appendix B).
 
-  A pathway of large strides without padding, for what fills a frame, and one of
-  small kernels, for its textures; a linear layer sees both. No normalisation.
+  Two pathways of convolutions; a linear layer sees both. No normalisation.
 
   Attributes:
     features: F, width of what it hands on.
@@ -188,7 +180,7 @@ class ColourEncoder(nn.Module):
     """[..., H, W, C] in (-1, 1), H and W >= 32 -> [..., F]."""
     del train
     found = []
-    for name, layers in (('global', _GLOBAL), ('local', _LOCAL)):
+    for name, layers in pathways.PATHWAYS.items():
       x = frames
       for index, (channels, side, stride, padding) in enumerate(layers, 1):
         x = nn.relu(
@@ -213,18 +205,25 @@ class ColourDecoder(nn.Module):
   def __call__(self, code: Array, train: bool) -> Array:
     """[..., D] -> [..., H, W, C]; `train` changes nothing."""
     del train
-    sizes = [_sizes(self.frame_shape, layers) for layers in (_GLOBAL, _LOCAL)]
-    widths = [math.prod(each[-1]) for each in sizes]
+    shapes = [
+      pathways.shapes(self.frame_shape, layers)
+      for layers in pathways.PATHWAYS.values()
+    ]
+    widths = [math.prod(each[-1]) for each in shapes]
     x = nn.relu(nn.Dense(sum(widths), name='linear')(code))
     parts = jnp.split(x, widths[:1], axis=-1)
-    return self._expand('global', _GLOBAL, sizes[0], parts[0]) + self._expand(
-      'local', _LOCAL, sizes[1], parts[1]
+    whole, textures = (
+      self._expand(name, layers, own, part)
+      for (name, layers), own, part in zip(
+        pathways.PATHWAYS.items(), shapes, parts, strict=True
+      )
     )
+    return whole + textures
 
   def _expand(
     self,
     name: str,
-    layers: Sequence[tuple[int, ...]],
+    layers: Sequence[pathways.Layer],
     shapes: Sequence[tuple[int, int, int]],
     x: Array,
   ) -> Array:
@@ -237,20 +236,3 @@ class ColourDecoder(nn.Module):
       )(x)
       x = nn.relu(x) if index else x
     return x
-
-
-def _sizes(
-  frame_shape: tuple[int, int, int], layers: Sequence[tuple[int, ...]]
-) -> list[tuple[int, int, int]]:
-  """(H, W, C) before the first layer and after each."""
-  shapes = [frame_shape]
-  for channels, side, stride, padding in layers:
-    height, width, _ = shapes[-1]
-    shapes.append(
-      (
-        (height + 2 * padding - side) // stride + 1,
-        (width + 2 * padding - side) // stride + 1,
-        channels,
-      )
-    )
-  return shapes

@@ -1,5 +1,7 @@
 """The estimate of memory: against the compiler, and how it grows."""
 
+import jax
+import jax.numpy as jnp
 import kept
 import pytest
 
@@ -18,9 +20,6 @@ def _estimate(
 def test_a_product_keeps_its_inputs():
   def function(w, x):
     return ((x @ w) ** 2).sum()
-
-  import jax
-  import jax.numpy as jnp
 
   w, x = (jax.ShapeDtypeStruct(s, jnp.float32) for s in ((5, 3), (7, 5)))
   # x, and twice what is squared.

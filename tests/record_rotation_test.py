@@ -11,6 +11,7 @@ import command
 import jax
 import level
 import numpy as np
+import program_flags
 import pytest
 import record_rotation
 
@@ -228,19 +229,8 @@ def test_a_mistake_ends_the_program_with_one_line(tmp_path):
 
 
 def test_every_field_of_a_request_has_a_flag_with_its_default():
-  names = list(record_rotation.Request.__dataclass_fields__)
-  program = (
-    'import record_rotation as r; r.define_flags(); r.FLAGS(["x"]);'
-    f'print({{name: r.FLAGS[name].value for name in {names}}})'
-  )
-  printed = subprocess.run(
-    [sys.executable, '-c', program],
-    cwd=_PROGRAM.parent,
-    capture_output=True,
-    text=True,
-    check=True,
-  ).stdout
-  assert printed.strip() == str(_DEFAULTS)
+  names = record_rotation.Request.__dataclass_fields__
+  assert program_flags.defaults(_PROGRAM, names) == _DEFAULTS
 
 
 def _arrays():

@@ -9,6 +9,7 @@ import jax
 import numbered_images
 import numpy as np
 import preparation
+import program_flags
 import pytest
 import show_task
 from PIL import Image
@@ -242,20 +243,11 @@ def test_a_folder_that_may_not_be_written_is_told(tmp_path):
 
 
 def test_every_field_of_a_request_has_a_flag_with_its_default():
-  names = list(show_task.Request.__dataclass_fields__)
-  program = (
-    'import show_task; show_task.define_flags(); show_task.FLAGS(["x"]);'
-    f'print([show_task.FLAGS[name].value for name in {names}])'
-  )
-  printed = subprocess.run(
-    [sys.executable, '-c', program],
-    cwd=_PROGRAM.parent,
-    capture_output=True,
-    text=True,
-    check=True,
-  ).stdout
+  names = show_task.Request.__dataclass_fields__
   expected = _request(episodes=4, seed=0)
-  assert printed.strip() == str([getattr(expected, name) for name in names])
+  assert program_flags.defaults(_PROGRAM, names) == {
+    name: getattr(expected, name) for name in names
+  }
 
 
 def _run(folder, *arguments):

@@ -44,9 +44,9 @@ def scan(
   """`jax.lax.scan` of a step with weights, differentiated faster.
 
   Args:
-    step: (weights, carry, inputs of one step) -> (carry, outputs of it). What
-      it multiplies by `product` may be no function of the carry, and must not
-      be hidden in a `jax.checkpoint`. It may not close over what is
+    step: (weights, carry, inputs of one step) -> (carry, outputs of it). The
+      kernels that it gives to `product` are functions of the weights alone, and
+      no `jax.checkpoint` may hide the call. It may not close over what is
       differentiated.
     weights: the same at every step.
     carry: before the first step.
@@ -114,9 +114,11 @@ def _plain(step, weights, carry, inputs):
 
 
 def _scan_forward(step, weights, carry, inputs):
+  shapes = []
+
   def kernels_of(weights):
-    """The kernels of all products of a step, and the shapes of these."""
-    kernels, shapes = [], []
+    """The kernels of all products of a step; notes the shapes of these."""
+    kernels = []
 
     def note(x, kernel):
       made = x @ kernel
@@ -126,16 +128,9 @@ def _scan_forward(step, weights, carry, inputs):
 
     with _multiplying(note):
       step(weights, carry, jax.tree.map(lambda leaf: leaf[0], inputs))
-    return kernels, shapes
-
-  shapes = None
-
-  def kernels_alone(weights):
-    nonlocal shapes
-    kernels, shapes = kernels_of(weights)
     return kernels
 
-  _, to_weights = jax.vjp(kernels_alone, weights)
+  _, to_weights = jax.vjp(kernels_of, weights)
   length = jax.tree.leaves(inputs)[0].shape[0]
   taps = [jnp.zeros((length, *each.shape), each.dtype) for each in shapes]
 

@@ -1,0 +1,30 @@
+"""What the flags of a program are where none is given."""
+
+import ast
+import pathlib
+import subprocess
+import sys
+from collections.abc import Iterable
+from typing import Any
+
+
+def defaults(program: pathlib.Path, names: Iterable[str]) -> dict[str, Any]:
+  """Values of these flags, read in a process of their own.
+
+  Args:
+    program: a file with `define_flags` and `FLAGS`.
+    names: of flags.
+  """
+  module = program.stem
+  code = (
+    f'import {module} as m; m.define_flags(); m.FLAGS(["x"]);'
+    f'print({{name: m.FLAGS[name].value for name in {list(names)}}})'
+  )
+  printed = subprocess.run(
+    [sys.executable, '-c', code],
+    cwd=program.parent,
+    capture_output=True,
+    text=True,
+    check=True,
+  ).stdout
+  return ast.literal_eval(printed)
