@@ -56,7 +56,28 @@ class Bernoulli(NamedTuple):
     `x` in [0, 1] need not be binary: a grey value is then a soft target, and
     the largest value that can be reached is minus its entropy.
     """
-    return x * self.logits - jax.nn.softplus(self.logits)
+    return x * self.logits - _softplus(self.logits)
+
+
+def frame_sum(x: Array) -> Array:
+  """Sums over the axes of a frame: [..., H, W, C] -> [...].
+
+  As a product with ones: inside of a sum, XLA makes logarithms one by one on
+  CPUs, which takes six times as long.
+  """
+  x = x.reshape(*x.shape[:-3], -1)
+  ones = jnp.ones(x.shape[-1], x.dtype)
+  # Accelerators would round the terms of the bound otherwise.
+  return jnp.dot(x, ones, precision=jax.lax.Precision.HIGHEST)
+
+
+@jax.custom_jvp
+def _softplus(x: Array) -> Array:
+  """log(1 + e^x), whose derivative takes no logarithm."""
+  return jnp.maximum(x, 0.0) + jnp.log1p(jnp.exp(-jnp.abs(x)))
+
+
+_softplus.defjvps(lambda tangent, _, x: tangent * jax.nn.sigmoid(x))
 
 
 def kl_divergence(q: DiagonalGaussian, p: DiagonalGaussian) -> Array:

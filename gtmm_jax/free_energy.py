@@ -12,6 +12,7 @@ from typing import Any, Literal, NamedTuple, get_args
 import jax
 import jax.numpy as jnp
 
+from gtmm_jax.distributions import frame_sum
 from gtmm_jax.memory import products
 from gtmm_jax.model import TemporalVAE
 from gtmm_jax.steps import Inferred, State, Step
@@ -100,7 +101,7 @@ def infer(
 
   def decode(variables, z, context, frames):
     distribution, moved = apply(variables, 'decode', z, context, train)
-    log_likelihood = distribution.log_likelihood(frames).sum((-3, -2, -1))
+    log_likelihood = frame_sum(distribution.log_likelihood(frames))
     return (log_likelihood, distribution.mean), moved
 
   if recompute == 'everything':

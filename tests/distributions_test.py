@@ -9,6 +9,7 @@ from gtmm_jax.distributions import (
   Bernoulli,
   DiagonalGaussian,
   bernoulli_entropy,
+  frame_sum,
   kl_divergence,
 )
 
@@ -318,3 +319,9 @@ def test_no_logit_does_better_on_a_grey_value_than_minus_its_entropy():
   missed = in_double(Bernoulli.log_likelihood, Bernoulli(others), grey)
   np.testing.assert_allclose(reached, floor, rtol=1e-12)
   assert np.all(missed < floor)
+
+
+def test_frame_sum_adds_the_last_three_axes():
+  x = np.random.default_rng(0).normal(size=(3, 2, 5, 4, 2)).astype(np.float32)
+  expected = x.astype(np.float64).sum((2, 3, 4))
+  np.testing.assert_allclose(frame_sum(jnp.asarray(x)), expected, atol=1e-5)
