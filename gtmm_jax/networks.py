@@ -31,6 +31,14 @@ def _normalise(network: nn.Module, x: Array, train: bool, name: str) -> Array:
   return nn.remat(normalise)(network, x)
 
 
+def _rows(x: Array, axes: int) -> Array:
+  """Leading axes in one, before the last `axes`.
+
+  Gradients of products with more of them are transposed by a copy.
+  """
+  return x.reshape(-1, *x.shape[-axes:])
+
+
 def _cut(frames: Array, side: int) -> Array:
   """[..., H, W, C] -> [..., H / side, W / side, side^2 C], its patches."""
   *batch, height, width, channels = frames.shape
@@ -65,14 +73,15 @@ class DenseEncoder(nn.Module):
   def __call__(self, frames: Array, train: bool) -> Array:
     """[..., H, W, C] in (-1, 1) -> [..., F]; `train` changes nothing."""
     del train
-    x = frames
+    x = _rows(frames, 3)
     for index, (side, channels) in enumerate(self.patches, 1):
       layer = nn.Dense(channels, name=f'patches_{index}')
       x = nn.relu(layer(_cut(x, side)))
     x = x.reshape(*x.shape[:-3], -1)
     for size in self.hidden:
       x = nn.relu(nn.Dense(size)(x))
-    return nn.Dense(self.features)(x)
+    x = nn.Dense(self.features)(x)
+    return x.reshape(*frames.shape[:-3], self.features)
 
 
 class DenseDecoder(nn.Module):
@@ -92,7 +101,7 @@ class DenseDecoder(nn.Module):
   def __call__(self, code: Array, train: bool) -> Array:
     """[..., D] -> [..., H, W, C]; `train` changes nothing."""
     del train
-    x = code
+    x = _rows(code, 1)
     for size in self.hidden:
       x = nn.relu(nn.Dense(size)(x))
     shapes = [self.frame_shape]
@@ -100,13 +109,13 @@ class DenseDecoder(nn.Module):
       height, width, _ = shapes[-1]
       shapes.append((height // side, width // side, channels))
     x = nn.Dense(math.prod(shapes[-1]))(x)
-    x = x.reshape(*code.shape[:-1], *shapes[-1])
+    x = x.reshape(-1, *shapes[-1])
     for index in reversed(range(len(self.patches))):
       side = self.patches[index][0]
       size = side**2 * shapes[index][-1]
       layer = nn.Dense(size, name=f'patches_{index + 1}')
       x = _join(layer(nn.relu(x)), side)
-    return x
+    return x.reshape(*code.shape[:-1], *self.frame_shape)
 
 
 class DigitEncoder(nn.Module):
