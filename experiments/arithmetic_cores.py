@@ -65,7 +65,47 @@ def core(
       memory=[Layer(2 * heads * slots * latent, moved=4 * context)],
       context_size=context,
     )
+  if model == 'associative':
+    return _associative_core(preset, slots, condition_size)
   return _writing_core(model, preset, slots, condition_size)
+
+
+def _associative_core(
+  preset: presets.Preset, slots: int, condition_size: int
+) -> Core:
+  """The associative memory, reading all slots by all three addressings."""
+  hidden, heads = preset.controller_size['associative'], preset.read_heads
+  stored, key = preset.summary_size or preset.latent_size, preset.word_size
+  seen, retrieved = stored + condition_size + hidden, heads * stored
+  places, keys = heads * slots, slots * key
+  return Core(
+    controller=[
+      Layer(moved=2 * condition_size),
+      *_summary(preset),
+      _lstm(stored + condition_size, hidden),
+    ],
+    addressing=[
+      *perceptron((seen, preset.attention_size, 2 * places)),
+      dense(seen, key, bias=False),
+      dense(seen, heads * key),
+      dense(seen, heads),
+      dense(seen, 3 * heads),
+      dense(seen, retrieved),
+      # Cosines, weights of each addressing, and what they are mixed to.
+      Layer(2 * heads * keys, moved=2 * 5 * places),
+      Layer(2 * 3 * places),
+    ],
+    links=[],
+    memory=[Layer(2 * places * stored, moved=4 * retrieved)],
+    context_size=retrieved + hidden,
+  )
+
+
+def _summary(preset: presets.Preset) -> list[Layer]:
+  """The linear map of what is stored, where the preset has one."""
+  if not preset.summary_size:
+    return []
+  return [dense(preset.latent_size, preset.summary_size, bias=False)]
 
 
 def _writing_core(
@@ -75,9 +115,6 @@ def _writing_core(
   heads, word = preset.read_heads, preset.word_size
   hidden = preset.controller_size[model]
   stored = preset.summary_size or preset.latent_size
-  summary = []
-  if preset.summary_size:
-    summary = [dense(preset.latent_size, stored, bias=False)]
   inputs = stored + condition_size + heads * word
   places, numbers = heads * slots, slots * word
   # The LRU's writes are not addressed by content.
@@ -93,7 +130,7 @@ def _writing_core(
   return Core(
     controller=[
       Layer(moved=2 * condition_size),
-      *summary,
+      *_summary(preset),
       _lstm(inputs, hidden),
     ],
     addressing=[

@@ -44,6 +44,7 @@ def define_flags() -> None:
     'What the memory is given of a latent, as in run.py.'
     + command.preset_default('store'),
   )
+  command.define_associative_flags()
   flags.DEFINE_string(
     'data',
     'bundled',

@@ -178,7 +178,7 @@ def document(prepared: preparation.Prepared, seconds: float) -> dict[str, Any]:
   """What --json holds, without rows."""
   settings, device = prepared.config['settings'], prepared.config['device']
   names = ('task', 'model', 'preset', 'batch_size', *presets.EPISODE_SETTINGS)
-  names += ('store', 'order', 'recompute', 'precision')
+  names += ('store', 'order', 'top_k', 'recompute', 'precision')
   return {
     'settings': {
       **{name: settings[name] for name in names},

@@ -119,6 +119,29 @@ def define_episode_flags() -> None:
     flags.DEFINE_integer(name, None, text + preset_default(name))
 
 
+def define_associative_flags() -> None:
+  """Defines the flags of the associative memory alone."""
+  flags.DEFINE_integer(
+    'top_k',
+    0,
+    'Slots that each read head of the associative memory reads by each '
+    'addressing, at most as many as there are; 0 reads all.',
+    lower_bound=0,
+  )
+  flags.DEFINE_enum(
+    'nearest',
+    'exact',
+    presets.NEAREST,
+    'How those are found: exact, or approximate, which is faster on TPUs.',
+  )
+  flags.DEFINE_string(
+    'without',
+    '',
+    'Parts that the associative memory goes without, with commas between: '
+    f'{", ".join(presets.ASSOCIATIVE_PARTS)}.',
+  )
+
+
 def define_memory_flag() -> None:
   """Defines the flag of what training episodes of a file may take."""
   flags.DEFINE_float(

@@ -5,6 +5,7 @@ from typing import Any
 import numpy as np
 
 from gtmm_jax import figures
+from gtmm_jax.memory.associative import ADDRESSINGS, AssociativeState
 from gtmm_jax.memory.dnc_access import DNCState
 from gtmm_jax.memory.introspective import IntrospectiveState
 from gtmm_jax.memory.lru import LRUState
@@ -73,6 +74,15 @@ def _gates(cores: Any) -> list[figures.Panel]:
     case IntrospectiveState():
       means = {'read': np.mean(cores.gates, axis=-1)}
       return [_heads('gates of reads, mean over words', 'gate', means)]
+    case AssociativeState():
+      means = {'read': np.mean(cores.gates, axis=-1)}
+      shares = {
+        name: cores.shares[..., index] for index, name in enumerate(ADDRESSINGS)
+      }
+      return [
+        _heads('gates of reads, mean over words', 'gate', means),
+        _heads('shares of addressings', 'share', shares),
+      ]
     case NTMState():
       gates = {'read': cores.read_gates, 'write': cores.write_gates}
       return [_heads('gates, 1: by content', 'gate', gates)]

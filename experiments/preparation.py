@@ -37,6 +37,9 @@ class Request:
   data_dir: str | None
   store: str | None
   order: str | None
+  top_k: int
+  nearest: str
+  without: str
   binarize: bool
   recompute: str
   precision: str
@@ -164,6 +167,9 @@ def _make_model(
     frames=task.length,
     store=settings.store,
     order=settings.order,
+    top_k=settings.top_k,
+    nearest=settings.nearest,
+    without=tuple(filter(None, settings.without.split(','))),
   )
   return preset, model
 

@@ -74,6 +74,7 @@ def define_flags() -> None:
     "Order of the introspection network's slots."
     + command.preset_default('order'),
   )
+  command.define_associative_flags()
   flags.DEFINE_bool(
     'binarize',
     False,

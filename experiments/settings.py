@@ -29,6 +29,9 @@ class Settings:
     shape: (H, W, C) of frames that are given; None for other tasks.
     store: what the memory is given of a latent.
     order: of the introspection network's slots.
+    top_k: slots that the associative memory reads at a time; 0 is all.
+    nearest: how it finds them, 'exact' or 'approximate'.
+    without: parts that it goes without, with commas between.
     binarize: whether pixels are sampled from their grey values.
     recompute: what gradients compute again rather than keep.
     precision: of products; what they are summed in is float32.
@@ -53,6 +56,9 @@ class Settings:
   shape: tuple[int, int, int] | None
   store: str
   order: str
+  top_k: int
+  nearest: str
+  without: str
   binarize: bool
   recompute: str
   precision: str
@@ -176,7 +182,22 @@ def _require_of_task(
       )
 
 
+def _check_associative(settings: Settings) -> None:
+  """Raises where a part of the associative memory is asked of another."""
+  usual = {'top_k': 0, 'nearest': 'exact', 'without': ''}
+  for name, value in usual.items():
+    if settings.model != 'associative' and getattr(settings, name) != value:
+      raise ValueError(
+        f'--{name} means nothing to {settings.model}; it is of associative.'
+      )
+  if settings.nearest != 'exact' and not settings.top_k:
+    raise ValueError(
+      f'--nearest={settings.nearest} needs --top_k: all slots are read.'
+    )
+
+
 def _check(settings: Settings) -> None:
+  _check_associative(settings)
   for name, least in _AT_LEAST.items():
     value = getattr(settings, name)
     if value < least:

@@ -1,4 +1,4 @@
-r"""Runs every cell of a grid with run.py, and makes one table of all.
+r"""Runs every cell of a grid with run.py; one table, and a figure of each task.
 
   python experiments/study.py --grid=experiments/grids/tasks.json
 
@@ -36,7 +36,8 @@ def define_flags() -> None:
   flags.DEFINE_string(
     'output',
     None,
-    'The table, OUTPUT.json and OUTPUT.md. Default: FOLDER/table.',
+    'The table, OUTPUT.json and OUTPUT.md, and the figures, OUTPUT-TASK.png '
+    'and OUTPUT-TASK.pdf. Default: FOLDER/table.',
   )
   flags.DEFINE_integer(
     'jobs',
@@ -63,7 +64,8 @@ def main(_: list[str]) -> None:
   rows = {name: study_table.cell(folder / name) for name in cells}
   rows = {name: row for name, row in rows.items() if row and name not in failed}
   if rows:
-    for path in study_table.write(rows, output, console):
+    paths = study_table.write(rows, output, console)
+    for path in (*paths, *study_table.draw(rows, folder, output)):
       console.print(str(path))
   if failed:
     command.fail(
@@ -136,7 +138,7 @@ def read(file: pathlib.Path) -> dict[str, dict[str, Any]]:
     for block in blocks:
       for varied in _combinations(block['over']):
         own = {**block['flags'], **varied}
-        name = '-'.join(str(value) for value in varied.values())
+        name = _name(varied)
         # A folder's name, and never a way out of the study's.
         if (
           not re.fullmatch(r'\w[\w.,+=-]*', name)
@@ -157,6 +159,14 @@ def read(file: pathlib.Path) -> dict[str, dict[str, Any]]:
   if not cells:
     raise ValueError(f'{file} has no cells.')
   return cells
+
+
+def _name(varied: dict[str, Any]) -> str:
+  """Of a cell: tasks and models by themselves, other flags as FLAG=VALUE."""
+  return '-'.join(
+    str(value) if flag in ('task', 'model') else f'{flag}={value}'
+    for flag, value in varied.items()
+  )
 
 
 def _combinations(over: dict[str, list[Any]]) -> list[dict[str, Any]]:

@@ -7,7 +7,7 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from gtmm_jax import records
+from gtmm_jax import figures, records
 from gtmm_jax.records import documents
 
 # Column by column: the name in the summary, what is printed above it.
@@ -90,6 +90,40 @@ def write(
   paths = [stem.with_name(f'{stem.name}.{kind}') for kind in ('json', 'md')]
   documents.replace_document(paths[0], documents.as_json(rows))
   documents.replace(paths[1], ('\n\n'.join(parts) + '\n').encode())
+  return paths
+
+
+def draw(
+  rows: Mapping[str, dict[str, Any]],
+  folder: pathlib.Path,
+  stem: pathlib.Path,
+) -> list[pathlib.Path]:
+  """Draws the figure of results of each task that has several cells.
+
+  Args:
+    rows: as `write` has them.
+    folder: of the runs, each under its cell's name.
+    stem: of the table; a figure's adds the task.
+
+  Returns:
+    The paths of what was drawn.
+  """
+  by_task: dict[str, list[figures.Run]] = {}
+  for name in rows:
+    task = rows[name]['settings']['task']
+    run = figures.Run(
+      # What tells the cells of a task apart.
+      name.replace(task, '').replace('--', '-').strip('-'),
+      records.read_metrics(folder / name),
+      records.read_evaluation(folder / name),
+    )
+    by_task.setdefault(task, []).append(run)
+  paths = []
+  for task, runs in by_task.items():
+    if len(runs) > 1:
+      paths += figures.draw_results(
+        runs, stem.with_name(f'{stem.name}-{task}'), task.replace('_', ' ')
+      )
   return paths
 
 

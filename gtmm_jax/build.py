@@ -7,11 +7,13 @@ import jax.numpy as jnp
 from flax import linen as nn
 
 from gtmm_jax import maps, networks, presets
+from gtmm_jax.memory.associative import Associative
 from gtmm_jax.memory.dnc import DNC
 from gtmm_jax.memory.introspective import Introspective
 from gtmm_jax.memory.lru import LRU
 from gtmm_jax.memory.lstm import LSTM
 from gtmm_jax.memory.ntm import NTM
+from gtmm_jax.memory.reading import Nearest
 from gtmm_jax.model import Store, TemporalVAE
 from gtmm_jax.presets import Preset
 
@@ -27,11 +29,14 @@ def temporal_vae(
   *,
   store: Store = 'sample',
   order: str = 'age',
+  top_k: int = 0,
+  nearest: Nearest = 'exact',
+  without: tuple[str, ...] = (),
 ) -> TemporalVAE:
-  """Builds one of the paper's models.
+  """Builds one of the paper's models, or the one with an associative memory.
 
   Args:
-    model: 'vrnn', 'introspective', 'ntm', 'lru' or 'dnc'.
+    model: one of `presets.MODELS`.
     preset: its sizes.
     frame_shape: (H, W, C); C = 1 is Bernoulli, C = 3 Gaussian. The digit
       networks need H and W to be multiples of 4, the paper's for colour at
@@ -39,6 +44,9 @@ def temporal_vae(
     frames: of an episode; they decide the number of slots (`presets.slots`).
     store: what the memory is given of a latent (see `TemporalVAE`).
     order: of the introspection network's slots, 'age' or 'arrival'.
+    top_k: of the associative memory, like what follows (see `Associative`).
+    nearest: how it finds so many slots.
+    without: what it goes without.
 
   Returns:
     The model, without parameters.
@@ -50,7 +58,21 @@ def temporal_vae(
   is_summarised = model in presets.SUMMARISING and preset.summary_size
   summary_size = preset.summary_size if is_summarised else 0
   return TemporalVAE(
-    core=_core(model, preset, presets.slots(model, frames), order),
+    core=(
+      Associative(
+        latent_size=preset.summary_size or preset.latent_size,
+        slots=presets.slots(model, frames),
+        key_size=preset.word_size,
+        read_heads=preset.read_heads,
+        controller_size=preset.controller_size[model],
+        attention_size=preset.attention_size,
+        top_k=top_k,
+        nearest=nearest,
+        without=without,
+      )
+      if model == 'associative'
+      else _core(model, preset, presets.slots(model, frames), order)
+    ),
     prior_map=maps.PriorMap(preset.latent_size, preset.prior_hidden),
     posterior_map=maps.PosteriorMap(encoder, preset.latent_size),
     observation_map=maps.ObservationMap(

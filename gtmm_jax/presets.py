@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any, Literal
 
-MODELS = ('vrnn', 'introspective', 'ntm', 'lru', 'dnc')
+MODELS = ('vrnn', 'introspective', 'ntm', 'lru', 'dnc', 'associative')
 TASKS = (
   'perfect_recall',
   'parity_recall',
@@ -30,9 +30,19 @@ EPISODE_SETTINGS = (
   'length',
   'size',
 )
-# Models whose words are wider than the latents that they hold.
-SUMMARISING = ('ntm', 'lru', 'dnc')
+# Models that are given a summary of what `store` says, where a preset has one.
+SUMMARISING = ('ntm', 'lru', 'dnc', 'associative')
 STORES = ('sample', 'mean', 'denoised')
+# How the associative memory finds the slots that it reads, if not all; and what
+# it can go without, to see what each part is good for.
+NEAREST = ('exact', 'approximate')
+ASSOCIATIVE_PARTS = (
+  'age',
+  'arrival',
+  'content',
+  'shared_keys',
+  'controller_keys',
+)
 # What gradients compute again rather than keep.
 RECOMPUTE = ('nothing', 'steps', 'everything')
 # Of products: what jax takes on the device, or a precision by its name.
@@ -128,7 +138,12 @@ PAPER = Preset(
   prior_hidden=(64,),
   read_heads=5,
   controller_size=_frozen(
-    vrnn=299, introspective=422, ntm=123, lru=125, dnc=122
+    vrnn=299,
+    introspective=422,
+    ntm=123,
+    lru=125,
+    dnc=122,
+    associative=182,
   ),
   attention_size=128,
   word_size=48,
@@ -154,9 +169,7 @@ SMALL = Preset(
   latent_size=32,
   prior_hidden=(128,),
   read_heads=5,
-  controller_size=_frozen(
-    vrnn=128, introspective=128, ntm=128, lru=128, dnc=128
-  ),
+  controller_size=_frozen(**dict.fromkeys(MODELS, 128)),
   attention_size=128,
   word_size=64,
   summary_size=0,
@@ -168,11 +181,12 @@ SMALL = Preset(
     ntm='denoised',
     lru='denoised',
     dnc='denoised',
+    associative='mean',
   ),
   order=_ORDER,
   batch_size=10,
   learning_rate=_frozen(
-    vrnn=1e-3, introspective=1e-3, ntm=2e-3, lru=2e-3, dnc=2e-3
+    **dict.fromkeys(MODELS, 2e-3) | {'vrnn': 1e-3, 'introspective': 1e-3}
   ),
   long_learning_rate=1e-4,
   gradient_norm=10.0,
@@ -198,7 +212,12 @@ PAPER_COLOUR = dataclasses.replace(
   latent_size=256,
   prior_hidden=(128,),
   controller_size=_frozen(
-    vrnn=353, introspective=111, ntm=350, lru=358, dnc=350
+    vrnn=353,
+    introspective=111,
+    ntm=350,
+    lru=358,
+    dnc=350,
+    associative=423,
   ),
   word_size=64,
   summary_size=48,
@@ -223,7 +242,8 @@ _COLOUR: Mapping[str, Preset] = MappingProxyType(
 )
 
 # Table 1 of the paper: numbers of parameters of each model, on digits and
-# characters (20 + 5 frames), and in 3D environments (30 frames).
+# characters (20 + 5 frames), and in 3D environments (30 frames). The
+# associative memory, which it does not have, is held to the introspective one.
 PAPER_PARAMETERS: Mapping[str, Mapping[str, int]] = MappingProxyType(
   {
     'digits': _frozen(
@@ -232,6 +252,7 @@ PAPER_PARAMETERS: Mapping[str, Mapping[str, int]] = MappingProxyType(
       ntm=1_869_381,
       lru=1_866_282,
       dnc=1_859_336,
+      associative=1_863_107,
     ),
     'environments': _frozen(
       vrnn=5_912_706,
@@ -239,6 +260,7 @@ PAPER_PARAMETERS: Mapping[str, Mapping[str, int]] = MappingProxyType(
       ntm=5_986_692,
       lru=5_979_115,
       dnc=5_980_327,
+      associative=5_972_806,
     ),
   }
 )

@@ -92,6 +92,7 @@ def test_parameters_are_those_of_the_model(
     ('ntm', 1.22),
     ('lru', 1.07),
     ('dnc', 1.25),
+    ('associative', 1.2),
   ],
 )
 def test_memories_cost_what_the_compiler_counts(model, most):
@@ -232,7 +233,7 @@ def test_links_grow_with_the_square_of_the_slots():
     kept = slots**2 + slots + 2 * heads * slots
     products = 3 * (4 * slots**2 + 4 * heads * slots**2)
     assert links(slots) == (3 * 2 * products, 3 * 2 * 2 * 4 * kept, 0)
-  for model in presets.MODELS[:-1]:
+  for model in set(presets.MODELS) - {'dnc'}:
     other = arithmetic.training_step(model, presets.PAPER, _GREY, 3, 2)
     assert other.links == (0, 0, 0), model
 

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from flax import linen as nn
 
+from gtmm_jax.memory.associative import Associative
 from gtmm_jax.memory.dnc import DNC
 from gtmm_jax.memory.introspective import Introspective
 from gtmm_jax.memory.lru import LRU
@@ -21,6 +22,7 @@ STEPS, BATCH, LATENT, WIDTH = 10, 6, 2, 3
 SLOTS, WORD, HEADS, CONTROLLER = BATCH, 4, 2, 4
 CORES = {
   'introspective': Introspective(LATENT, SLOTS, HEADS, CONTROLLER, 5),
+  'associative': Associative(LATENT, SLOTS, 3, HEADS, CONTROLLER, 5),
   'lstm': LSTM(CONTROLLER),
   'ntm': NTM(SLOTS, WORD, HEADS, 1, CONTROLLER, LATENT),
   # Without a learned memory their empty slots are alike but for rounding, which
@@ -132,6 +134,7 @@ def test_a_call_leaves_the_form_of_the_carry(name, batch, dtype):
   )
   width = {
     'introspective': HEADS * LATENT,
+    'associative': HEADS * LATENT + CONTROLLER,
     'lstm': CONTROLLER,
   }.get(name, HEADS * WORD + CONTROLLER)
   assert context.shape == (*batch, width)
@@ -280,6 +283,13 @@ def check_introspective(core, carry, states):
   assert_gates(states.gates)
 
 
+def check_associative(core, carry, states):
+  check_introspective(core, carry, states)
+  assert_simplex(states.shares)
+  lengths = np.linalg.norm(states.keys, axis=-1)
+  assert np.all(lengths <= 1 + 1e-6)
+
+
 def check_lstm(core, carry, states):
   del core, carry
   assert np.all(np.abs(states.hidden) <= 1)
@@ -327,6 +337,7 @@ def check_dnc(core, carry, states):
 
 CHECKS = {
   'introspective': check_introspective,
+  'associative': check_associative,
   'lstm': check_lstm,
   'ntm': check_ntm,
   'lru': check_lru,
@@ -366,6 +377,7 @@ def test_long_runs_in_single_precision_stay_sound(name, scale):
 
 TINY = {
   'introspective': Introspective(1, 1, 1, 1, 1),
+  'associative': Associative(1, 1, 1, 1, 1, 1),
   'lstm': LSTM(1),
   'ntm': NTM(1, 1, 1, 1, 1),
   'lru': LRU(1, 1, 1, 1),

@@ -25,6 +25,7 @@ EXAMPLES, MEMORY_EXAMPLES = (
 CORES = {
   'LSTM': 'lstm',
   'Introspective': 'introspective',
+  'Associative': 'associative',
   'NTM': 'ntm',
   'LRU': 'lru',
   'DNC': 'dnc',
@@ -125,7 +126,8 @@ def test_its_tables_have_every_setting_with_its_default(core):
   if core in ('NTM', 'LRU', 'DNC'):
     said |= dict(_rows(r'`([a-z_]+)` \| `([^`]+)` \|'))
   module = importlib.import_module(f'gtmm_jax.memory.{CORES[core]}')
-  sizes = {'read_heads', 'write_heads', 'controller_size', 'attention_size'}
+  sizes = {'read_heads', 'write_heads', 'controller_size'}
+  sizes |= {'attention_size', 'key_size'}
   assert said == {
     field.name: repr(field.default)
     for field in dataclasses.fields(getattr(module, core))

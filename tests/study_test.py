@@ -105,7 +105,10 @@ def _start(folder, grid, run, *flags):
 
 
 def test_cells_are_all_combinations_in_order(tmp_path):
-  last = {'flags': {'store': 'mean'}, 'over': {'model': ['vrnn']}}
+  last = {
+    'flags': {'steps': 4},
+    'over': {'model': ['vrnn'], 'store': ['mean'], 'top_k': [2]},
+  }
   grid = _grid(tmp_path, {'cells': [_block(['ntm', 'dnc']), last]})
   cells = study.read(grid)
   assert list(cells) == [
@@ -113,14 +116,19 @@ def test_cells_are_all_combinations_in_order(tmp_path):
     'perfect_recall-dnc',
     'navigation-ntm',
     'navigation-dnc',
-    'vrnn',
+    'vrnn-store=mean-top_k=2',
   ]
   assert cells['navigation-ntm'] == {
     'steps': 3,
     'task': 'navigation',
     'model': 'ntm',
   }
-  assert cells['vrnn'] == {'store': 'mean', 'model': 'vrnn'}
+  assert cells['vrnn-store=mean-top_k=2'] == {
+    'steps': 4,
+    'model': 'vrnn',
+    'store': 'mean',
+    'top_k': 2,
+  }
 
 
 @pytest.mark.parametrize(
@@ -174,6 +182,8 @@ def test_a_study_runs_what_is_left_and_makes_the_table(tmp_path):
   assert '| `navigation` | 0.550 ± 0.050 | 0.550 ± 0.050 |' in text
   assert '1,001.0 ± 1.0 | 0.600 ± 0.100 | 0.100 ± 0.000 | - |' in text
   assert first.stdout.count('predictable / new 0.550') == 4
+  for task in ('perfect_recall', 'navigation'):
+    assert (folder / f'table-{task}.png').stat().st_size > 10_000
   again = _study(tmp_path, grid)
   assert again.returncode == 0, again.stderr
   assert (folder / 'trained').read_text() == trained
@@ -188,6 +198,8 @@ def test_a_cell_that_fails_is_named_and_the_others_are_kept(tmp_path):
   assert 'code 2: run.py: no such luck' in result.stdout
   rows = json.loads(pathlib.Path(f'{output}.json').read_text())
   assert list(rows) == ['perfect_recall-dnc', 'navigation-dnc']
+  # One cell of a task is drawn by its own run.
+  assert not list(output.parent.glob('*.png'))
   log = (tmp_path / 'runs' / 'here' / 'navigation-lru.log').read_text()
   assert 'hello' in log and 'no such luck' in log
 

@@ -109,6 +109,11 @@ def cosine_similarity(keys: Array, memory: Array) -> Array:
   return products / (norms + _EPSILON)
 
 
+def of_length_one(vectors: Array) -> Array:
+  """v / sqrt(v . v + e), e = 1e-6: [..., W] -> [..., W]; zero for zero."""
+  return vectors / _norms(vectors)[..., None]
+
+
 def _norms(vectors: Array) -> Array:
   return jnp.sqrt(jnp.square(vectors).sum(-1) + _EPSILON)
 

@@ -35,6 +35,8 @@ _SIZES = (
   'read_heads',
   'write_heads',
   'controller_size',
+  'attention_size',
+  'key_size',
 )
 
 
@@ -67,6 +69,30 @@ def require_one_of(name: str, value: str, allowed: tuple[str, ...]) -> None:
     raise ValueError(f'{name} is {value!r}; it must be {" or ".join(allowed)}.')
 
 
+def require_sizes(core: Any) -> None:
+  """Checks that each size that a core has is at least 1.
+
+  Raises:
+    ValueError: names the first that is not.
+  """
+  for size in _SIZES:
+    if getattr(core, size, 1) < 1:
+      raise ValueError(f'{size} is {getattr(core, size)}; it must be >= 1.')
+
+
+def require_strength(strength: float) -> None:
+  """Checks a key strength that a core starts from.
+
+  Raises:
+    ValueError: if it is no finite number above 1.
+  """
+  # Written so that "not a number" fails, too.
+  if not 1 < strength < math.inf:
+    raise ValueError(
+      f'initial_strength is {strength}; it must be a number above 1.'
+    )
+
+
 def require_settings(core: Any) -> None:
   """Checks the settings that the cores which write words share.
 
@@ -79,9 +105,7 @@ def require_settings(core: Any) -> None:
   Raises:
     ValueError: in one sentence, what was wrong and what is wanted.
   """
-  for size in _SIZES:
-    if getattr(core, size, 1) < 1:
-      raise ValueError(f'{size} is {getattr(core, size)}; it must be >= 1.')
+  require_sizes(core)
   if not 0 <= core.latent_size < core.word_size:
     raise ValueError(
       f'latent_size is {core.latent_size} and word_size {core.word_size}; a '
@@ -90,12 +114,7 @@ def require_settings(core: Any) -> None:
   require_one_of('reads', core.reads, get_args(Reads))
   require_one_of('key_activation', core.key_activation, get_args(Activation))
   require_one_of('initial_memory', core.initial_memory, get_args(InitialMemory))
-  # Written so that "not a number" fails, too.
-  if not 1 < core.initial_strength < math.inf:
-    raise ValueError(
-      f'initial_strength is {core.initial_strength}; it must be a number above '
-      f'1.'
-    )
+  require_strength(core.initial_strength)
 
 
 def require_sense(core: Any, carry: Any, inputs: Array) -> None:

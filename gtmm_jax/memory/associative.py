@@ -1,0 +1,297 @@
+"""The associative memory: latents as they come, read by position and content.
+
+Ours. Gemici et al. 2017, section 7, expect that a memory "combining the direct
+storage of latent variables" of section 3.1 with the content-based addressing of
+section 3.2 could do well at every task. This is one.
+"""
+
+from typing import NamedTuple, get_args
+
+import jax
+import jax.numpy as jnp
+from flax import linen as nn
+
+from gtmm_jax.memory import (
+  addressing,
+  core,
+  interface,
+  products,
+  reading,
+)
+from gtmm_jax.memory.lstm import LSTM, LSTMState
+
+Array = jax.Array
+
+ADDRESSINGS = ('age', 'arrival', 'content')
+# What can be left out, to see what it is good for.
+PARTS = (*ADDRESSINGS, 'shared_keys', 'controller_keys')
+
+_KERNEL = nn.initializers.lecun_normal()
+
+
+class AssociativeState(NamedTuple):
+  """State of the associative memory.
+
+  Attributes:
+    controller: the LSTM's state.
+    memory: stored latents in order of arrival, [..., N, Z].
+    keys: of the stored latents, of length one, [..., N, K].
+    key: of the latent that comes next, [..., K].
+    calls: how many inputs the core has seen, int32 [...].
+    read_weights: the last weights, [..., R, N]; each head's sum to one, or are
+      all zero where nothing was stored yet.
+    shares: of `ADDRESSINGS` in those weights, [..., R, 3], summing to one.
+    gates: the last gates of the reads in (0, 1), [..., R, Z].
+  """
+
+  controller: LSTMState
+  memory: Array
+  keys: Array
+  key: Array
+  calls: Array
+  read_weights: Array
+  shares: Array
+  gates: Array
+
+
+class Associative(nn.RNNCellBase):
+  """Stores latents as they come, and finds them by age, arrival and situation.
+
+  From section 3.1 it has the store, a queue of latents about which nothing is
+  to be learned, and attention by position. From section 3.2 it has attention by
+  content, that is to say softmax over slots of strength times cosine of query
+  and key. What to compare is the question: a query that resembled the latent
+  that is sought would have to know the answer. So each latent z_t is stored
+  beside a key that was made before it was known, of what was then seen, and the
+  query comes from the same map: a situation that was met before finds what came
+  of it, the successor of a frame as well as what was seen at a place.
+
+    h_t = LSTM(h_{t-1}, [z_{t-1}, c_t])
+    s_t = [z_{t-1}, c_t, h_t]
+    key_t = A s_t / |A s_t|,      stored with z_t at t + 1
+    query^r_t = (A + B^r) s_t, of length one; B^r is zero at the start
+    w^{r,content}_t = softmax_n(beta^r_t query^r_t . key_n)
+    w^{r,age}_t, w^{r,arrival}_t = k(s_t) / sum(k(s_t)), k as in section 3.1,
+      over slots by the age of what they hold, and by its order of arrival
+    w^r_t = sum_a share^{r,a}_t w^{r,a}_t,   share_t = softmax(linear(s_t))
+    context = [w^1_t . M * sigmoid(g^1_t), ..., w^R_t . M * sigmoid(g^R_t), h_t]
+
+  with beta_t = softplus(linear(s_t)), near `initial_strength` at the start, and
+  g_t linear in s_t. Where more than N latents arrive, the oldest goes.
+
+  Attributes:
+    latent_size: Z, the first Z features of the input are stored.
+    slots: N.
+    key_size: K.
+    read_heads: R.
+    controller_size: units of the LSTM.
+    attention_size: hidden units of the attention by position.
+    initial_strength: beta at the start, above 1.
+    top_k: k, how many slots each head reads by each addressing, the softmax
+      being over these alone; 0 reads all.
+    nearest: how these are found, as `reading.strongest` has it.
+    stores_first_input: whether the first input of a sequence is a latent. In
+      the temporal VAE it is z_0 = 0, a placeholder, and is not stored.
+    without: parts to leave out, of `PARTS`; 'shared_keys' makes queries by a
+      map of their own, 'controller_keys' makes keys of [z_{t-1}, c_t] alone.
+  """
+
+  latent_size: int
+  slots: int
+  key_size: int = 64
+  read_heads: int = 5
+  controller_size: int = 128
+  attention_size: int = 128
+  initial_strength: float = 8.0
+  top_k: int = 0
+  nearest: reading.Nearest = 'exact'
+  stores_first_input: bool = False
+  without: tuple[str, ...] = ()
+
+  @nn.compact
+  def __call__(
+    self, carry: AssociativeState, inputs: Array
+  ) -> tuple[AssociativeState, Array]:
+    """One step: `inputs [..., Z + A]` -> context `[..., R Z + H]`."""
+    self._require_sense(inputs)
+    stored = carry.calls + int(self.stores_first_input)
+    memory = _put(carry.memory, inputs[..., : self.latent_size], stored)
+    keys = _put(carry.keys, carry.key, stored)
+    controller, h = LSTM(self.controller_size, name='controller')(
+      carry.controller, inputs
+    )
+    seen = jnp.concatenate([inputs, h], axis=-1)
+    key, queries, strengths = self._question(inputs, seen)
+    shares = addressing.masked_softmax(
+      self._heads(seen, len(ADDRESSINGS), 'shares'),
+      jnp.array([name not in self.without for name in ADDRESSINGS]),
+    )
+    sought = reading.Sought(
+      self._positions(seen, stored),
+      queries,
+      strengths,
+      shares[..., [ADDRESSINGS.index(name) for name in self._addressings]],
+    )
+    holds = jnp.arange(self.slots) < stored[..., None]
+    if self.top_k:
+      reads, read_weights = reading.read_some(
+        memory, keys, sought, holds, self.top_k, self.nearest
+      )
+    else:
+      reads, read_weights = reading.read_all(memory, keys, sought, holds)
+    gates = nn.sigmoid(self._heads(seen, self.latent_size, 'gates'))
+    gated = (reads * gates).reshape(*h.shape[:-1], -1)
+    state = AssociativeState(
+      controller=controller,
+      memory=memory,
+      keys=keys,
+      key=key,
+      calls=carry.calls + 1,
+      read_weights=read_weights,
+      shares=shares,
+      gates=gates,
+    )
+    return state, jnp.concatenate([gated, h], axis=-1)
+
+  @property
+  def _addressings(self) -> list[str]:
+    return [name for name in ADDRESSINGS if name not in self.without]
+
+  def _question(
+    self, inputs: Array, seen: Array
+  ) -> tuple[Array, Array | None, Array | None]:
+    """The key of the latent to come, and this step's queries and strengths."""
+    if 'content' in self.without:
+      none = jnp.zeros((*seen.shape[:-1], self.key_size), seen.dtype)
+      return none, None, None
+    known = inputs if 'controller_keys' in self.without else seen
+    key = nn.Dense(
+      self.key_size,
+      use_bias=False,
+      dot_general=products.dot_general,
+      name='key',
+    )(known)
+    if 'shared_keys' in self.without:
+      queries = self._heads(seen, self.key_size, 'queries')
+    else:
+      zeros = nn.initializers.zeros
+      correction = self._heads(seen, self.key_size, 'queries', kernel=zeros)
+      queries = key[..., None, :] + correction
+    bias = interface.strength_bias(self.initial_strength, 'softplus')
+    strengths = nn.softplus(
+      self._heads(seen, 1, 'strengths', bias=bias)[..., 0]
+    )
+    return (
+      addressing.of_length_one(key),
+      addressing.of_length_one(queries),
+      strengths,
+    )
+
+  def _positions(self, seen: Array, stored: Array) -> list[Array]:
+    """Logits by age and by arrival, each [..., R, N] over slots."""
+    names = [name for name in self._addressings if name != 'content']
+    if not names:
+      return []
+    hidden = nn.Dense(
+      self.attention_size,
+      dot_general=products.dot_general,
+      name='attention_hidden',
+    )(seen)
+    raw = self._heads(nn.relu(hidden), len(names) * self.slots, 'attention')
+    logits = addressing.log_softplus(raw)
+    found = dict(zip(names, jnp.split(logits, len(names), -1), strict=True))
+    if 'age' in found:
+      found['age'] = _by_slot(found['age'], stored)
+    return list(found.values())
+
+  def _heads(
+    self,
+    x: Array,
+    size: int,
+    name: str,
+    kernel: nn.initializers.Initializer = _KERNEL,
+    bias: float = 0.0,
+  ) -> Array:
+    """A linear map of `x` for each read head, [..., R, size]."""
+    flat = nn.Dense(
+      self.read_heads * size,
+      kernel_init=kernel,
+      bias_init=nn.initializers.constant(bias),
+      dot_general=products.dot_general,
+      name=name,
+    )(x)
+    return flat.reshape(*x.shape[:-1], self.read_heads, size)
+
+  def _require_sense(self, inputs: Array) -> None:
+    core.require_features(inputs, max(1, self.latent_size), 'Associative')
+    core.require_sizes(self)
+    core.require_strength(self.initial_strength)
+    for part in self.without:
+      core.require_one_of('without', part, PARTS)
+    if not self._addressings:
+      raise ValueError(
+        'without leaves no addressing; keep age, arrival or content.'
+      )
+    if not 0 <= self.top_k <= self.slots:
+      raise ValueError(
+        f'top_k is {self.top_k}; it must be 0, which reads all slots, or at '
+        f'most their number, {self.slots}.'
+      )
+    core.require_one_of('nearest', self.nearest, get_args(reading.Nearest))
+
+  @nn.nowrap
+  def initialize_carry(
+    self, rng: Array, input_shape: tuple[int, ...]
+  ) -> AssociativeState:
+    """An empty store with the leading axes of `input_shape`."""
+    batch = input_shape[:-1]
+    heads = (*batch, self.read_heads)
+    return AssociativeState(
+      controller=LSTM(self.controller_size, parent=None).initialize_carry(
+        rng, input_shape
+      ),
+      memory=jnp.zeros((*batch, self.slots, self.latent_size)),
+      keys=jnp.zeros((*batch, self.slots, self.key_size)),
+      key=jnp.zeros((*batch, self.key_size)),
+      calls=jnp.zeros(batch, jnp.int32),
+      read_weights=jnp.zeros((*heads, self.slots)),
+      shares=jnp.zeros((*heads, len(ADDRESSINGS))),
+      gates=jnp.zeros((*heads, self.latent_size)),
+    )
+
+  @property
+  def num_feature_axes(self) -> int:
+    """One: inputs are vectors."""
+    return 1
+
+
+def _put(memory: Array, row: Array, stored: Array) -> Array:
+  """Puts `row` in as number `stored` (from 1; 0 is a placeholder's).
+
+  A placeholder lands in the slot that is hidden longest, where a true latent
+  replaces it before it could be read.
+  """
+  is_slot = (
+    jnp.arange(memory.shape[-2]) == (stored[..., None] - 1) % (memory.shape[-2])
+  )
+  return jnp.where(
+    is_slot[..., None], row[..., None, :].astype(memory.dtype), memory
+  )
+
+
+@jax.custom_vjp
+def _by_slot(by_age: Array, stored: Array) -> Array:
+  """What is said of ages 0, 1, ..., as said of slots; [..., R, N] both.
+
+  Slot n holds what is (stored - 1 - n) mod N steps old. The map is its own
+  inverse, so that its gradient need not be added up.
+  """
+  slots = by_age.shape[-1]
+  age = (stored[..., None] - 1 - jnp.arange(slots)) % slots
+  return jnp.take_along_axis(by_age, age[..., None, :], axis=-1)
+
+
+_by_slot.defvjp(
+  lambda by_age, stored: (_by_slot(by_age, stored), stored),
+  lambda stored, cotangent: (_by_slot(cotangent, stored), None),
+)

@@ -1,0 +1,159 @@
+"""Reads by several addressings at once: of all slots, or of the strongest few.
+
+Pure functions. Logits are `[..., R, N]` for R heads and N slots.
+"""
+
+from collections.abc import Sequence
+from typing import Literal, NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from gtmm_jax.memory import addressing
+
+Array = jax.Array
+Nearest = Literal['exact', 'approximate']
+
+
+class Sought(NamedTuple):
+  """What is asked of a memory in one step.
+
+  Attributes:
+    positions: logits of each addressing that does not look at the content, each
+      [..., R, N].
+    queries: of the addressing by content, [..., R, K]; None where there is
+      none.
+    strengths: what its cosines are multiplied by, [..., R].
+    shares: of each addressing in what is read, content last, [..., R, A].
+  """
+
+  positions: Sequence[Array]
+  queries: Array | None
+  strengths: Array | None
+  shares: Array
+
+
+def read_all(
+  memory: Array, keys: Array, sought: Sought, holds: Array
+) -> tuple[Array, Array]:
+  """Reads that all slots take part in.
+
+  Args:
+    memory: [..., N, Z].
+    keys: of length one, [..., N, K].
+    sought: what is asked; queries of length one.
+    holds: bool [..., N]; slots that may be read.
+
+  Returns:
+    What each head reads, [..., R, Z], and its weights, [..., R, N], which sum
+    to one, or are all zero where no slot may be read.
+  """
+  logits = list(sought.positions)
+  if sought.queries is not None:
+    cosines = jnp.einsum('...rk,...nk->...rn', sought.queries, keys)
+    logits.append(sought.strengths[..., None] * cosines)
+  each = addressing.masked_softmax(
+    jnp.stack(logits, axis=-2), holds[..., None, None, :]
+  )
+  weights = jnp.einsum('...ra,...ran->...rn', sought.shares, each)
+  return addressing.read(memory, weights), weights
+
+
+def read_some(
+  memory: Array,
+  keys: Array,
+  sought: Sought,
+  holds: Array,
+  count: int,
+  nearest: Nearest = 'exact',
+) -> tuple[Array, Array]:
+  """Reads of the slots that each addressing of a head finds the strongest.
+
+  The same as `read_all` where `count` is N. The choice has no gradient; what is
+  made of the chosen slots has. Going back over T steps, R A k slots of each are
+  kept, and not all N.
+
+  Args:
+    memory: [..., N, Z].
+    keys: of length one, [..., N, K].
+    sought: what is asked; queries of length one.
+    holds: bool [..., N]; slots that may be read.
+    count: k, 1 <= k <= N.
+    nearest: as `strongest` has it.
+
+  Returns:
+    As `read_all`.
+  """
+  holds = holds[..., None, :]
+  found, logits, valid = [], [], []
+  for position in sought.positions:
+    index, is_valid = strongest(position, holds, count, nearest)
+    found.append(index)
+    logits.append(jnp.take_along_axis(position, index, axis=-1))
+    valid.append(is_valid)
+  if sought.queries is not None:
+    queries, strengths = sought.queries, sought.strengths[..., None]
+    cosines = jnp.einsum(
+      '...rk,...nk->...rn', *jax.lax.stop_gradient((queries, keys))
+    )
+    index, is_valid = strongest(
+      jax.lax.stop_gradient(strengths) * cosines, holds, count, nearest
+    )
+    chosen = rows(keys, index)
+    found.append(index)
+    logits.append(
+      strengths * jnp.einsum('...rk,...rjk->...rj', queries, chosen)
+    )
+    valid.append(is_valid)
+  index = jnp.stack(found, axis=-2)
+  each = addressing.masked_softmax(
+    jnp.stack(logits, axis=-2), jnp.stack(valid, axis=-2)
+  )
+  weights = sought.shares[..., None] * each
+  reads = jnp.einsum('...raj,...rajz->...rz', weights, rows(memory, index))
+  return reads, _scatter(weights, index, memory.shape[-2])
+
+
+def strongest(
+  logits: Array, mask: Array, count: int, nearest: Nearest = 'exact'
+) -> tuple[Array, Array]:
+  """The slots with the largest logits.
+
+  Args:
+    logits: [..., N].
+    mask: bool, broadcastable to [..., N]; slots that may be read.
+    count: k, how many to choose, 1 <= k <= N.
+    nearest: 'exact', or 'approximate': by `jax.lax.approx_max_k`, which finds
+      95 of 100 and is faster on TPUs.
+
+  Returns:
+    Their indices, int32 [..., k], and which of them may be read, bool [..., k]:
+    where fewer than k slots may, the rest is false.
+  """
+  floor = jnp.finfo(logits.dtype).min
+  masked = jax.lax.stop_gradient(jnp.where(mask, logits, floor))
+  if nearest == 'approximate':
+    _, index = jax.lax.approx_max_k(masked, count)
+  else:
+    _, index = jax.lax.top_k(masked, count)
+  mask = jnp.broadcast_to(mask, logits.shape)
+  return index, jnp.take_along_axis(mask, index, axis=-1)
+
+
+def rows(memory: Array, index: Array) -> Array:
+  """Rows of [..., N, W] at indices [..., *I] -> [..., *I, W]."""
+  batch = memory.shape[:-2]
+  flat = index.reshape(*batch, -1, 1)
+  found = jnp.take_along_axis(memory, flat, axis=-2)
+  return found.reshape(*index.shape, memory.shape[-1])
+
+
+def _scatter(weights: Array, index: Array, slots: int) -> Array:
+  """Weights [..., R, A, k] of chosen slots as weights of all, [..., R, N]."""
+  *heads, addressings, count = weights.shape
+  weights, index = (
+    x.reshape(-1, addressings * count) for x in (weights, index)
+  )
+  head = jnp.arange(weights.shape[0])[:, None]
+  none = jnp.zeros((weights.shape[0], slots), weights.dtype)
+  return none.at[head, index].add(weights).reshape(*heads, slots)

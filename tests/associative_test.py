@@ -1,0 +1,347 @@
+"""The associative memory against a plain loop, and what its parts are for."""
+
+import itertools
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from gtmm_jax.memory import reading
+from gtmm_jax.memory.associative import PARTS, Associative, _by_slot
+
+# More steps than slots, so that the oldest latents go.
+STEPS, BATCH, LATENT, CONDITION, SLOTS, HEADS = 9, 3, 2, 3, 4, 2
+CONTROLLER, HIDDEN, KEY = 4, 5, 3
+WIDTH = LATENT + CONDITION
+WITHOUT = (
+  (),
+  ('age',),
+  ('arrival', 'shared_keys'),
+  ('content',),
+  ('controller_keys',),
+  ('age', 'arrival'),
+  ('age', 'content'),
+)
+
+
+def make(**settings) -> Associative:
+  return Associative(
+    latent_size=LATENT,
+    slots=SLOTS,
+    key_size=KEY,
+    read_heads=HEADS,
+    controller_size=CONTROLLER,
+    attention_size=HIDDEN,
+    **settings,
+  )
+
+
+def random_parameters(core: Associative, scale: float = 1.0) -> dict:
+  """Float64 parameters of every layer, as large as `scale`."""
+  generator = np.random.default_rng(0)
+  carry = core.initialize_carry(jax.random.key(0), (WIDTH,))
+  shapes = jax.eval_shape(core.init, jax.random.key(0), carry, jnp.zeros(WIDTH))
+  return jax.tree.map(lambda x: scale * generator.normal(size=x.shape), shapes)
+
+
+def in_single(tree):
+  return jax.tree.map(lambda x: jnp.asarray(x, jnp.float32), tree)
+
+
+def scan(core, variables, inputs):
+  """All states and contexts of inputs [T, ..., I], each with T in front."""
+
+  def body(carry, x):
+    carry, context = core.apply(variables, carry, x)
+    return carry, (carry, context)
+
+  carry = core.initialize_carry(jax.random.key(0), inputs.shape[1:])
+  return jax.lax.scan(body, carry, inputs)[1]
+
+
+scan = jax.jit(scan, static_argnums=0)
+
+
+@pytest.fixture(scope='module')
+def inputs() -> np.ndarray:
+  """Sequences [T, B, Z + A]."""
+  return np.random.default_rng(1).normal(size=(STEPS, BATCH, WIDTH))
+
+
+# A slow answer for one sequence, in float64.
+
+
+def sigmoid(x):
+  return 1 / (1 + np.exp(-x))
+
+
+def affine(parameters, name, x):
+  layer = parameters[name]
+  return x @ layer['kernel'] + layer.get('bias', 0.0)
+
+
+def softmax(x):
+  powers = np.exp(np.array(x) - np.max(x))
+  return powers / powers.sum()
+
+
+def slow_positions(parameters, seen, core, held):
+  """Weights {slot: w} of each positional addressing, of each head.
+
+  `held` is (number, slot, age) of each latent that is still there.
+  """
+  names = [n for n in ('age', 'arrival') if n not in core.without]
+  if not names:
+    return [[] for _ in range(HEADS)]
+  hidden = np.maximum(affine(parameters, 'attention_hidden', seen), 0)
+  raw = affine(parameters, 'attention', hidden)
+  raw = raw.reshape(HEADS, len(names), SLOTS)
+  found = []
+  for head in range(HEADS):
+    own = []
+    for index, name in enumerate(names):
+      size = {
+        slot: np.log1p(np.exp(raw[head, index, age if name == 'age' else slot]))
+        for _, slot, age in held
+      }
+      own.append(strongest(size, core.top_k))
+    found.append(own)
+  return found
+
+
+def strongest(size, count):
+  """The `count` largest of {slot: size}, summing to one; all, if it is 0."""
+  kept = sorted(size, key=lambda slot: -size[slot])[: count or None]
+  total = sum(size[slot] for slot in kept)
+  return {slot: size[slot] / total for slot in kept}
+
+
+def slow_associative(variables, inputs, core):
+  """For each step: {slot: latent}, weights [R, N], context."""
+  parameters = variables['params']
+  cell, h = np.zeros(CONTROLLER), np.zeros(CONTROLLER)
+  arrived, last_key = [], np.zeros(KEY)
+  for t, x in enumerate(inputs):
+    if t > 0 or core.stores_first_input:
+      arrived.append((x[:LATENT], last_key))
+    count = len(arrived)
+    held = [
+      (number, number % SLOTS, count - 1 - number)
+      for number in range(max(0, count - SLOTS), count)
+    ]
+    i, f, g, o = np.split(
+      affine(parameters, 'controller', np.concatenate([x, h])), 4
+    )
+    cell = sigmoid(f) * cell + sigmoid(i) * np.tanh(g)
+    h = sigmoid(o) * np.tanh(cell)
+    seen = np.concatenate([x, h])
+    weights_of = slow_positions(parameters, seen, core, held)
+    if 'content' not in core.without:
+      known = x if 'controller_keys' in core.without else seen
+      key = affine(parameters, 'key', known)
+      queries = affine(parameters, 'queries', seen).reshape(HEADS, KEY)
+      if 'shared_keys' not in core.without:
+        queries = queries + key
+      beta = np.log1p(np.exp(affine(parameters, 'strengths', seen)))
+      for head in range(HEADS):
+        query = queries[head] / np.sqrt(queries[head] @ queries[head] + 1e-6)
+        size = {
+          slot: np.exp(beta[head] * (query @ arrived[number][1]))
+          for number, slot, _ in held
+        }
+        weights_of[head].append(strongest(size, core.top_k))
+      last_key = key / np.sqrt(key @ key + 1e-6)
+    shares = affine(parameters, 'shares', seen).reshape(HEADS, 3)
+    kept = [n for n, name in enumerate(PARTS[:3]) if name not in core.without]
+    gates = sigmoid(affine(parameters, 'gates', seen)).reshape(HEADS, LATENT)
+    weights, context = np.zeros((HEADS, SLOTS)), []
+    for head in range(HEADS):
+      for share, own in zip(
+        softmax(shares[head][kept]), weights_of[head], strict=True
+      ):
+        for slot, w in own.items():
+          weights[head, slot] += share * w
+      read = np.zeros(LATENT)
+      for number, slot, _ in held:
+        read += weights[head, slot] * arrived[number][0]
+      context += list(read * gates[head])
+    store = {slot: arrived[number][0] for number, slot, _ in held}
+    yield store, weights, np.concatenate([context, h])
+
+
+@pytest.mark.parametrize(
+  'settings',
+  [
+    *({'without': without} for without in WITHOUT),
+    {'top_k': 1},
+    {'top_k': 2, 'without': ('arrival',)},
+    {'top_k': 3, 'stores_first_input': True},
+    {'stores_first_input': True},
+  ],
+)
+def test_equals_a_plain_loop(inputs, settings):
+  core = make(**settings)
+  variables = random_parameters(core)
+  with jax.enable_x64(True):
+    states, contexts = jax.tree.map(np.asarray, scan(core, variables, inputs))
+  assert contexts.dtype == np.float64
+  close = {'rtol': 1e-9, 'atol': 1e-12}
+  for b in range(BATCH):
+    steps = slow_associative(variables, inputs[:, b], core)
+    for t, (store, weights, context) in enumerate(steps):
+      assert len(store) == min(t + core.stores_first_input, SLOTS)
+      for n, latent in store.items():
+        np.testing.assert_array_equal(states.memory[t, b, n], latent)
+      np.testing.assert_allclose(states.read_weights[t, b], weights, **close)
+      np.testing.assert_allclose(contexts[t, b], context, **close)
+      assert states.calls[t, b] == t + 1
+
+
+# Reads of some slots.
+
+
+@pytest.mark.parametrize('nearest', ['exact', 'approximate'])
+def test_reads_of_as_many_slots_as_there_are_equal_reads_of_all(
+  inputs, nearest
+):
+  every = make()
+  variables = in_single(random_parameters(every))
+  weights = np.random.default_rng(2).normal(size=(STEPS, BATCH, 8))
+
+  def run(core):
+    def total(variables, inputs):
+      states, contexts = scan(core, variables, inputs)
+      return (weights * contexts).sum(), (states, contexts)
+
+    gradient = jax.value_and_grad(total, (0, 1), has_aux=True)
+    return gradient(variables, jnp.asarray(inputs, jnp.float32))
+
+  found, expected = run(make(top_k=SLOTS, nearest=nearest)), run(every)
+  for x, y in zip(
+    jax.tree.leaves(found), jax.tree.leaves(expected), strict=True
+  ):
+    np.testing.assert_allclose(x, y, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize('nearest', ['exact', 'approximate'])
+def test_strongest_are_the_largest_that_may_be_chosen(nearest):
+  random = np.random.default_rng(3)
+  logits = random.permutation(64).reshape(2, 32).astype(np.float32)
+  mask = random.uniform(size=(2, 32)) < 0.2
+  index, valid = reading.strongest(jnp.asarray(logits), mask, 8, nearest)
+  for row in range(2):
+    allowed = np.flatnonzero(mask[row])
+    best = allowed[np.argsort(-logits[row, allowed])][:8]
+    assert set(index[row][valid[row]].tolist()) == set(best.tolist())
+    assert valid[row].sum() == min(8, len(allowed))
+
+
+def test_what_is_not_chosen_has_no_gradient():
+  random = np.random.default_rng(4)
+  memory, keys = (
+    jnp.asarray(random.normal(size=(16, 3)), jnp.float32) for _ in range(2)
+  )
+  sought = reading.Sought(
+    positions=[jnp.asarray(random.normal(size=(2, 16)), jnp.float32)],
+    queries=jnp.asarray(random.normal(size=(2, 3)), jnp.float32),
+    strengths=jnp.ones(2),
+    shares=jnp.full((2, 2), 0.5),
+  )
+
+  def total(memory, keys):
+    reads, _ = reading.read_some(memory, keys, sought, jnp.ones(16, bool), 2)
+    return jnp.square(reads).sum()
+
+  of_memory, of_keys = jax.grad(total, (0, 1))(memory, keys)
+  _, weights = reading.read_some(memory, keys, sought, jnp.ones(16, bool), 2)
+  chosen = np.any(weights > 0, 0)
+  assert 2 <= chosen.sum() <= 8
+  np.testing.assert_array_equal(np.any(of_memory != 0, -1), chosen)
+  assert not np.any(of_keys[~chosen])
+
+
+# Positions and keys.
+
+
+def test_by_slot_turns_ages_and_back():
+  random = np.random.default_rng(5)
+  x = jnp.asarray(random.normal(size=(6, 2, 4)), jnp.float32)
+  weights = jnp.asarray(random.normal(size=x.shape), jnp.float32)
+  stored = jnp.array([0, 1, 3, 4, 5, 11])
+  found = _by_slot(x, stored)
+  gradient = jax.grad(lambda x: (weights * _by_slot(x, stored)).sum())(x)
+  for b, head, slot in itertools.product(range(6), range(2), range(4)):
+    age = (int(stored[b]) - 1 - slot) % 4
+    assert found[b, head, slot] == x[b, head, age]
+    assert gradient[b, head, age] == weights[b, head, slot]
+  np.testing.assert_array_equal(_by_slot(found, stored), x)
+
+
+def test_at_the_start_a_situation_finds_what_followed_it():
+  """Of frames whose latents repeat, each finds its own successor."""
+  core = Associative(
+    latent_size=16,
+    slots=12,
+    key_size=16,
+    controller_size=4,
+    initial_strength=40.0,
+    without=('age', 'arrival', 'controller_keys'),
+  )
+  latents = np.random.default_rng(6).normal(size=(5, 16)).astype(np.float32)
+  # z_0, five latents, and the same once more.
+  inputs = np.concatenate([np.zeros((1, 16)), latents, latents])
+  carry = core.initialize_carry(jax.random.key(0), (16,))
+  variables = core.init(jax.random.key(1), carry, inputs[0])
+  states, _ = scan(core, variables, inputs)
+  for t in range(6, 10):
+    # The step that is given latent t - 5 for the second time.
+    found = np.argmax(states.read_weights[t], -1)
+    np.testing.assert_array_equal(found, t - 5)
+
+
+def test_condition_reaches_keys_and_not_the_store(inputs):
+  core = make()
+  variables = in_single(random_parameters(core))
+  single = jnp.asarray(inputs, jnp.float32)
+  states, _ = scan(core, variables, single)
+  changed, _ = scan(core, variables, single.at[..., LATENT:].add(1.0))
+  np.testing.assert_array_equal(states.memory, changed.memory)
+  assert np.abs(states.keys - changed.keys)[2:].max() > 1e-3
+
+
+@pytest.mark.parametrize('part', PARTS)
+def test_what_is_left_out_is_left_out(inputs, part):
+  core = make(without=(part,))
+  variables = in_single(random_parameters(core))
+  states, contexts = scan(core, variables, jnp.asarray(inputs, jnp.float32))
+  np.testing.assert_allclose(states.shares.sum(-1), 1.0, rtol=1e-6)
+  for index, name in enumerate(PARTS[:3]):
+    assert np.all((states.shares[..., index] == 0) == (name == part))
+  assert np.any(states.keys) == (part != 'content')
+  assert np.all(np.isfinite(contexts))
+  names = set(variables['params'])
+  assert ('key' in names) == (part != 'content')
+  assert ('attention' in names) is True
+
+
+@pytest.mark.parametrize(
+  ('settings', 'message'),
+  [
+    ({'without': ('words',)}, "without is 'words'; it must be age or"),
+    ({'without': ('age', 'arrival', 'content')}, 'no addressing'),
+    ({'top_k': SLOTS + 1}, 'top_k is 5'),
+    ({'top_k': -1}, 'top_k is -1'),
+    ({'nearest': 'any'}, "nearest is 'any'"),
+    ({'initial_strength': 0.5}, 'initial_strength is 0.5'),
+    ({'slots': 0}, 'slots is 0'),
+  ],
+)
+def test_settings_without_sense_are_refused(settings, message):
+  core = make().clone(**settings)
+  with pytest.raises(ValueError, match=message):
+    core.init(
+      jax.random.key(0),
+      make().initialize_carry(jax.random.key(0), (WIDTH,)),
+      jnp.zeros(WIDTH),
+    )
