@@ -75,7 +75,7 @@ def _associative_core(
 ) -> Core:
   """The associative memory, reading all slots by all three addressings."""
   hidden, heads = preset.controller_size['associative'], preset.read_heads
-  stored, key = preset.summary_size or preset.latent_size, preset.word_size
+  stored, key = preset.summary_size or preset.latent_size, preset.key_size
   seen, retrieved = stored + condition_size + hidden, heads * stored
   places, keys = heads * slots, slots * key
   return Core(
@@ -88,9 +88,9 @@ def _associative_core(
       *perceptron((seen, preset.attention_size, 2 * places)),
       dense(seen, key, bias=False),
       dense(seen, heads * key),
-      dense(seen, heads),
-      dense(seen, 3 * heads),
-      dense(seen, retrieved),
+      dense(hidden, heads),
+      dense(hidden, 3 * heads),
+      dense(hidden, retrieved),
       # Cosines, weights of each addressing, and what they are mixed to.
       Layer(2 * heads * keys, moved=2 * 5 * places),
       Layer(2 * 3 * places),

@@ -136,9 +136,9 @@ def define_associative_flags() -> None:
   )
   flags.DEFINE_string(
     'without',
-    '',
+    'none',
     'Parts that the associative memory goes without, with commas between: '
-    f'{", ".join(presets.ASSOCIATIVE_PARTS)}.',
+    f'{", ".join(presets.ASSOCIATIVE_PARTS)}; or none.',
   )
 
 

@@ -29,10 +29,12 @@ _RECALL = 5
 _AXES = {
   'frames': (25, 50, 100, 200, 400),
   'slots': (25, 64, 128, 256, 512),
+  # Of the associative memory alone: the links of a DNC would not fit.
+  'many_slots': (512, 1024, 2048, 4096, 8192, 16384),
   'batch_size': (10, 20, 40, 80),
   'replicas': (1, 4, 16, 64),
 }
-_START = {name: values[0] for name, values in _AXES.items()}
+_START = {'frames': 25, 'batch_size': 10, 'replicas': 1}
 
 
 class Case(NamedTuple):
@@ -42,16 +44,19 @@ class Case(NamedTuple):
     model: its name.
     axis: what grows.
     value: how far.
+    top_k: slots that the associative memory reads; 0 is all.
   """
 
   model: str
   axis: str
   value: int
+  top_k: int = 0
 
   @property
   def name(self) -> str:
     """Of its file."""
-    return f'{self.model}-{self.axis}-{self.value}'
+    few = f'-top_k={self.top_k}' if self.top_k else ''
+    return f'{self.model}-{self.axis}-{self.value}{few}'
 
 
 def define_flags() -> None:
@@ -60,6 +65,12 @@ def define_flags() -> None:
   flags.DEFINE_list('axes', list(_AXES), 'What grows.')
   flags.DEFINE_enum(
     'preset', 'small', tuple(presets.PRESETS), 'Sizes of the networks.'
+  )
+  flags.DEFINE_integer(
+    'top_k',
+    0,
+    'Slots that the associative memory reads by each addressing; 0 is all.',
+    lower_bound=0,
   )
   flags.DEFINE_float('seconds', 1.0, 'To spend on the steps of a case, > 0.')
   flags.DEFINE_string('folder', 'runs/growth', 'Where cases are kept.')
@@ -100,12 +111,17 @@ def main(_: list[str]) -> None:
     command.fail(f'{len(failed)} of {len(cases)} cases failed.')
 
 
-def cases_of(models: Sequence[str], axes: Sequence[str]) -> Iterator[Case]:
+def cases_of(
+  models: Sequence[str], axes: Sequence[str], top_k: int = 0
+) -> Iterator[Case]:
   """All cases; a model without a memory has no slots."""
   for model in models:
+    own = top_k if model == 'associative' else 0
     for axis in axes:
+      if axis == 'many_slots' and model != 'associative':
+        continue
       if not (model == 'vrnn' and axis == 'slots'):
-        yield from (Case(model, axis, value) for value in _AXES[axis])
+        yield from (Case(model, axis, value, own) for value in _AXES[axis])
 
 
 def as_markdown(rows: Sequence[Mapping[str, Any]]) -> str:
@@ -165,14 +181,15 @@ def _prepare() -> tuple[list[Case], pathlib.Path, pathlib.Path]:
   for path in (folder, output.parent):
     command.require_writable(path, str(path))
     path.mkdir(parents=True, exist_ok=True)
-  return list(cases_of(FLAGS.models, FLAGS.axes)), folder, output
+  return list(cases_of(FLAGS.models, FLAGS.axes, FLAGS.top_k)), folder, output
 
 
 def _measure(case: Case, folder: pathlib.Path) -> dict[str, Any] | None:
   """The row of a case, measured unless it is there; None where that failed."""
   path = folder / f'{case.name}.json'
   if not path.exists():
-    sizes = {**_START, 'slots': None, case.axis: case.value}
+    axis = 'slots' if case.axis == 'many_slots' else case.axis
+    sizes = {**_START, 'slots': None, axis: case.value}
     own = {
       'task': 'perfect_recall',
       'model': case.model,
@@ -182,6 +199,7 @@ def _measure(case: Case, folder: pathlib.Path) -> dict[str, Any] | None:
       'batch_size': sizes['batch_size'],
       'replicas': sizes['replicas'],
       'slots': sizes['slots'],
+      'top_k': case.top_k,
       'seconds': FLAGS.seconds,
       'json': path,
     }

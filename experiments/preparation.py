@@ -169,7 +169,7 @@ def _make_model(
     order=settings.order,
     top_k=settings.top_k,
     nearest=settings.nearest,
-    without=tuple(filter(None, settings.without.split(','))),
+    without=settings_module.parts(settings),
   )
   return preset, model
 

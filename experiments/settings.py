@@ -31,7 +31,7 @@ class Settings:
     order: of the introspection network's slots.
     top_k: slots that the associative memory reads at a time; 0 is all.
     nearest: how it finds them, 'exact' or 'approximate'.
-    without: parts that it goes without, with commas between.
+    without: parts that it goes without, with commas between, or 'none'.
     binarize: whether pixels are sampled from their grey values.
     recompute: what gradients compute again rather than keep.
     precision: of products; what they are summed in is float32.
@@ -141,6 +141,12 @@ def channels(settings: Settings) -> int:
   return _channels(settings.task, settings.shape)
 
 
+def parts(settings: Settings) -> tuple[str, ...]:
+  """The parts that the associative memory goes without."""
+  is_whole = settings.without == 'none'
+  return () if is_whole else tuple(settings.without.split(','))
+
+
 def describe(settings: Settings) -> str:
   """The sizes of episodes, for people."""
   if settings.task == 'frames':
@@ -184,7 +190,7 @@ def _require_of_task(
 
 def _check_associative(settings: Settings) -> None:
   """Raises where a part of the associative memory is asked of another."""
-  usual = {'top_k': 0, 'nearest': 'exact', 'without': ''}
+  usual = {'top_k': 0, 'nearest': 'exact', 'without': 'none'}
   for name, value in usual.items():
     if settings.model != 'associative' and getattr(settings, name) != value:
       raise ValueError(

@@ -7,7 +7,7 @@ import jax.numpy as jnp
 from flax import linen as nn
 
 from gtmm_jax import maps, networks, presets
-from gtmm_jax.memory.associative import Associative
+from gtmm_jax.memory import associative
 from gtmm_jax.memory.dnc import DNC
 from gtmm_jax.memory.introspective import Introspective
 from gtmm_jax.memory.lru import LRU
@@ -52,27 +52,19 @@ def temporal_vae(
     The model, without parameters.
 
   Raises:
-    ValueError: if the model has another name, or the frames another size.
+    ValueError: if the model has another name, or the frames another size, or
+      the associative memory settings without sense.
   """
   encoder, decoder = _networks(preset, frame_shape)
   is_summarised = model in presets.SUMMARISING and preset.summary_size
   summary_size = preset.summary_size if is_summarised else 0
+  slots = presets.slots(model, frames)
+  if model == 'associative':
+    core = _associative(preset, slots, top_k, nearest, without)
+  else:
+    core = _core(model, preset, slots, order)
   return TemporalVAE(
-    core=(
-      Associative(
-        latent_size=preset.summary_size or preset.latent_size,
-        slots=presets.slots(model, frames),
-        key_size=preset.word_size,
-        read_heads=preset.read_heads,
-        controller_size=preset.controller_size[model],
-        attention_size=preset.attention_size,
-        top_k=top_k,
-        nearest=nearest,
-        without=without,
-      )
-      if model == 'associative'
-      else _core(model, preset, presets.slots(model, frames), order)
-    ),
+    core=core,
     prior_map=maps.PriorMap(preset.latent_size, preset.prior_hidden),
     posterior_map=maps.PosteriorMap(encoder, preset.latent_size),
     observation_map=maps.ObservationMap(
@@ -137,6 +129,28 @@ def _core(model: str, preset: Preset, slots: int, order: str) -> nn.Module:
   if model == 'lru':
     return LRU(**sizes, strength=preset.lru_strength)
   return DNC(**sizes)
+
+
+def _associative(
+  preset: Preset,
+  slots: int,
+  top_k: int,
+  nearest: Nearest,
+  without: tuple[str, ...],
+) -> nn.Module:
+  core = associative.Associative(
+    latent_size=preset.summary_size or preset.latent_size,
+    slots=slots,
+    key_size=preset.key_size,
+    read_heads=preset.read_heads,
+    controller_size=preset.controller_size['associative'],
+    attention_size=preset.attention_size,
+    top_k=top_k,
+    nearest=nearest,
+    without=without,
+  )
+  associative.require_settings(core)
+  return core
 
 
 def _networks(

@@ -71,6 +71,7 @@ class Preset:
     controller_size: LSTM units of each model.
     attention_size: hidden units of the introspection network's attention.
     word_size: W of NTM, LRU and DNC: a latent and its tag.
+    key_size: K of the associative memory.
     key_strength: at the start, where it is learned.
     lru_strength: of the LRU's keys: 'none' (its paper's), or learned.
     store: what each model's memory is given of a latent.
@@ -97,6 +98,7 @@ class Preset:
   controller_size: Mapping[str, int]
   attention_size: int
   word_size: int
+  key_size: int
   summary_size: int
   key_strength: float
   lru_strength: Literal['none', 'softplus']
@@ -143,10 +145,11 @@ PAPER = Preset(
     ntm=123,
     lru=125,
     dnc=122,
-    associative=182,
+    associative=179,
   ),
   attention_size=128,
   word_size=48,
+  key_size=64,
   summary_size=0,
   key_strength=10.0,
   lru_strength='none',
@@ -172,6 +175,7 @@ SMALL = Preset(
   controller_size=_frozen(**dict.fromkeys(MODELS, 128)),
   attention_size=128,
   word_size=64,
+  key_size=64,
   summary_size=0,
   key_strength=10.0,
   lru_strength='softplus',
@@ -217,7 +221,7 @@ PAPER_COLOUR = dataclasses.replace(
     ntm=350,
     lru=358,
     dnc=350,
-    associative=423,
+    associative=425,
   ),
   word_size=64,
   summary_size=48,

@@ -29,6 +29,7 @@ _MEMORIES = dataclasses.replace(
   controller_size=dict.fromkeys(presets.MODELS, 16),
   attention_size=96,
   word_size=96,
+  key_size=96,
 )
 
 

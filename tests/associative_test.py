@@ -1,12 +1,14 @@
 """The associative memory against a plain loop, and what its parts are for."""
 
 import itertools
+from typing import get_args
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from gtmm_jax import presets
 from gtmm_jax.memory import reading
 from gtmm_jax.memory.associative import PARTS, Associative, _by_slot
 
@@ -86,27 +88,48 @@ def softmax(x):
   return powers / powers.sum()
 
 
-def slow_positions(parameters, seen, core, held):
+def slow_asked(parameters, x, h, core):
+  """What is linear in h_t or s_t, by name."""
+  has_content = 'content' not in core.without
+  positions = [n for n in ('age', 'arrival') if n not in core.without]
+  of_h = {'gates': (HEADS, LATENT), 'shares': (HEADS, 3)}
+  of_s = {'hidden': (HIDDEN,)} if positions else {}
+  seen = np.concatenate([x, h])
+  asked = {}
+  if has_content:
+    of_h['strengths'], of_s['queries'] = (HEADS,), (HEADS, KEY)
+    known = x if 'controller_keys' in core.without else seen
+    asked['key'] = affine(parameters, 'key', known)
+  for layer, given, sizes in (('linear', h, of_h), ('situation', seen, of_s)):
+    row = list(affine(parameters, layer, given))
+    for name, shape in sizes.items():
+      size = int(np.prod(shape))
+      asked[name] = np.array(row[:size]).reshape(shape)
+      row = row[size:]
+    assert not row
+  if positions:
+    hidden = np.maximum(asked['hidden'], 0)
+    raw = affine(parameters, 'attention', hidden)
+    raw = raw.reshape(len(positions), HEADS, SLOTS)
+    asked |= dict(zip(positions, raw, strict=True))
+  return asked
+
+
+def slow_positions(asked, held, count):
   """Weights {slot: w} of each positional addressing, of each head.
 
   `held` is (number, slot, age) of each latent that is still there.
   """
-  names = [n for n in ('age', 'arrival') if n not in core.without]
-  if not names:
-    return [[] for _ in range(HEADS)]
-  hidden = np.maximum(affine(parameters, 'attention_hidden', seen), 0)
-  raw = affine(parameters, 'attention', hidden)
-  raw = raw.reshape(HEADS, len(names), SLOTS)
-  found = []
-  for head in range(HEADS):
-    own = []
-    for index, name in enumerate(names):
+  found = [[] for _ in range(HEADS)]
+  for name in ('age', 'arrival'):
+    for head in range(HEADS if name in asked else 0):
       size = {
-        slot: np.log1p(np.exp(raw[head, index, age if name == 'age' else slot]))
+        slot: np.log1p(
+          np.exp(asked[name][head, age if name == 'age' else slot])
+        )
         for _, slot, age in held
       }
-      own.append(strongest(size, core.top_k))
-    found.append(own)
+      found[head].append(strongest(size, count))
   return found
 
 
@@ -135,15 +158,13 @@ def slow_associative(variables, inputs, core):
     )
     cell = sigmoid(f) * cell + sigmoid(i) * np.tanh(g)
     h = sigmoid(o) * np.tanh(cell)
-    seen = np.concatenate([x, h])
-    weights_of = slow_positions(parameters, seen, core, held)
+    asked = slow_asked(parameters, x, h, core)
+    weights_of = slow_positions(asked, held, core.top_k)
     if 'content' not in core.without:
-      known = x if 'controller_keys' in core.without else seen
-      key = affine(parameters, 'key', known)
-      queries = affine(parameters, 'queries', seen).reshape(HEADS, KEY)
+      key, queries = asked['key'], asked['queries']
       if 'shared_keys' not in core.without:
         queries = queries + key
-      beta = np.log1p(np.exp(affine(parameters, 'strengths', seen)))
+      beta = np.log1p(np.exp(asked['strengths']))
       for head in range(HEADS):
         query = queries[head] / np.sqrt(queries[head] @ queries[head] + 1e-6)
         size = {
@@ -152,13 +173,12 @@ def slow_associative(variables, inputs, core):
         }
         weights_of[head].append(strongest(size, core.top_k))
       last_key = key / np.sqrt(key @ key + 1e-6)
-    shares = affine(parameters, 'shares', seen).reshape(HEADS, 3)
     kept = [n for n, name in enumerate(PARTS[:3]) if name not in core.without]
-    gates = sigmoid(affine(parameters, 'gates', seen)).reshape(HEADS, LATENT)
+    gates = sigmoid(asked['gates'])
     weights, context = np.zeros((HEADS, SLOTS)), []
     for head in range(HEADS):
       for share, own in zip(
-        softmax(shares[head][kept]), weights_of[head], strict=True
+        softmax(asked['shares'][head][kept]), weights_of[head], strict=True
       ):
         for slot, w in own.items():
           weights[head, slot] += share * w
@@ -320,9 +340,7 @@ def test_what_is_left_out_is_left_out(inputs, part):
     assert np.all((states.shares[..., index] == 0) == (name == part))
   assert np.any(states.keys) == (part != 'content')
   assert np.all(np.isfinite(contexts))
-  names = set(variables['params'])
-  assert ('key' in names) == (part != 'content')
-  assert ('attention' in names) is True
+  assert ('key' in variables['params']) == (part != 'content')
 
 
 @pytest.mark.parametrize(
@@ -345,3 +363,8 @@ def test_settings_without_sense_are_refused(settings, message):
       make().initialize_carry(jax.random.key(0), (WIDTH,)),
       jnp.zeros(WIDTH),
     )
+
+
+def test_flags_name_what_the_core_has():
+  assert presets.ASSOCIATIVE_PARTS == PARTS
+  assert get_args(reading.Nearest) == presets.NEAREST

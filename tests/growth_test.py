@@ -36,7 +36,9 @@ def test_every_model_grows_along_every_axis_it_has():
   assert len({case.name for case in cases}) == len(cases)
   axes = {(case.model, case.axis) for case in cases}
   assert ('dnc', 'slots') in axes and ('vrnn', 'slots') not in axes
-  assert len(axes) == 4 * len(presets.MODELS) - 1
+  assert ('associative', 'many_slots') in axes
+  assert len(axes) == 4 * len(presets.MODELS) - 1 + 1
+  assert max(c.value for c in cases if c.axis == 'many_slots') == 16384
   assert max(c.value for c in cases if c.axis == 'frames') == 400
   assert max(c.value for c in cases if c.axis == 'slots') == 512
   assert max(c.value for c in cases if c.axis == 'replicas') == 64

@@ -46,6 +46,9 @@ def _request(workdir, **changes):
     'data_dir': None,
     'store': 'sample',
     'order': None,
+    'top_k': 0,
+    'nearest': 'exact',
+    'without': 'none',
     'binarize': False,
     'recompute': 'nothing',
     'precision': 'default',
@@ -401,6 +404,11 @@ def test_a_run_of_rotation_measures_its_dreams_beside_copies(
     ({'task': 'navigation', 'recall': None, 'length': 0}, 'length is 0'),
     ({'task': 'similarity_cued_recall', 'recall': 1}, 'at least 2'),
     ({'task': 'one_shot_recall', 'data': 'files:none'}, 'images_background'),
+    ({'top_k': 3}, '--top_k means nothing to introspective'),
+    ({'without': 'age'}, '--without means nothing to introspective'),
+    ({'model': 'associative', 'top_k': 99}, 'top_k is 99'),
+    ({'model': 'associative', 'without': 'age,hop'}, "without is 'hop'"),
+    ({'model': 'associative', 'nearest': 'approximate'}, 'needs --top_k'),
   ],
 )
 def test_a_size_that_a_task_does_not_have_is_refused(tmp_path, changes, words):

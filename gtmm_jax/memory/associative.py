@@ -11,13 +11,7 @@ import jax
 import jax.numpy as jnp
 from flax import linen as nn
 
-from gtmm_jax.memory import (
-  addressing,
-  core,
-  interface,
-  products,
-  reading,
-)
+from gtmm_jax.memory import addressing, core, interface, products, reading
 from gtmm_jax.memory.lstm import LSTM, LSTMState
 
 Array = jax.Array
@@ -25,8 +19,6 @@ Array = jax.Array
 ADDRESSINGS = ('age', 'arrival', 'content')
 # What can be left out, to see what it is good for.
 PARTS = (*ADDRESSINGS, 'shared_keys', 'controller_keys')
-
-_KERNEL = nn.initializers.lecun_normal()
 
 
 class AssociativeState(NamedTuple):
@@ -73,11 +65,11 @@ class Associative(nn.RNNCellBase):
     w^{r,content}_t = softmax_n(beta^r_t query^r_t . key_n)
     w^{r,age}_t, w^{r,arrival}_t = k(s_t) / sum(k(s_t)), k as in section 3.1,
       over slots by the age of what they hold, and by its order of arrival
-    w^r_t = sum_a share^{r,a}_t w^{r,a}_t,   share_t = softmax(linear(s_t))
+    w^r_t = sum_a share^{r,a}_t w^{r,a}_t,   share_t = softmax(linear(h_t))
     context = [w^1_t . M * sigmoid(g^1_t), ..., w^R_t . M * sigmoid(g^R_t), h_t]
 
-  with beta_t = softplus(linear(s_t)), near `initial_strength` at the start, and
-  g_t linear in s_t. Where more than N latents arrive, the oldest goes.
+  with beta_t = softplus(linear(h_t)), near `initial_strength` at the start, and
+  g_t linear in h_t. Where more than N latents arrive, the oldest goes.
 
   Attributes:
     latent_size: Z, the first Z features of the input are stored.
@@ -113,21 +105,22 @@ class Associative(nn.RNNCellBase):
     self, carry: AssociativeState, inputs: Array
   ) -> tuple[AssociativeState, Array]:
     """One step: `inputs [..., Z + A]` -> context `[..., R Z + H]`."""
-    self._require_sense(inputs)
+    core.require_features(inputs, max(1, self.latent_size), 'Associative')
+    require_settings(self)
     stored = carry.calls + int(self.stores_first_input)
     memory = _put(carry.memory, inputs[..., : self.latent_size], stored)
     keys = _put(carry.keys, carry.key, stored)
     controller, h = LSTM(self.controller_size, name='controller')(
       carry.controller, inputs
     )
-    seen = jnp.concatenate([inputs, h], axis=-1)
-    key, queries, strengths = self._question(inputs, seen)
+    asked = self._ask(inputs, h)
     shares = addressing.masked_softmax(
-      self._heads(seen, len(ADDRESSINGS), 'shares'),
+      asked['shares'],
       jnp.array([name not in self.without for name in ADDRESSINGS]),
     )
+    key, queries, strengths = self._question(asked)
     sought = reading.Sought(
-      self._positions(seen, stored),
+      self._positions(asked, stored),
       queries,
       strengths,
       shares[..., [ADDRESSINGS.index(name) for name in self._addressings]],
@@ -139,7 +132,7 @@ class Associative(nn.RNNCellBase):
       )
     else:
       reads, read_weights = reading.read_all(memory, keys, sought, holds)
-    gates = nn.sigmoid(self._heads(seen, self.latent_size, 'gates'))
+    gates = nn.sigmoid(asked['gates'])
     gated = (reads * gates).reshape(*h.shape[:-1], -1)
     state = AssociativeState(
       controller=controller,
@@ -157,87 +150,69 @@ class Associative(nn.RNNCellBase):
   def _addressings(self) -> list[str]:
     return [name for name in ADDRESSINGS if name not in self.without]
 
+  @property
+  def _positional(self) -> list[str]:
+    return [name for name in self._addressings if name != 'content']
+
+  def _ask(self, inputs: Array, h: Array) -> dict[str, Array]:
+    """All that is linear in h_t or in s_t, not yet activated."""
+    heads = self.read_heads
+    of_h = {
+      'gates': interface.Part((heads, self.latent_size)),
+      'shares': interface.Part((heads, len(ADDRESSINGS))),
+    }
+    of_s = {}
+    if self._positional:
+      of_s['hidden'] = interface.Part((self.attention_size,))
+    if 'content' not in self.without:
+      bias = interface.strength_bias(self.initial_strength, 'softplus')
+      of_h['strengths'] = interface.Part((heads,), bias)
+      of_s['queries'] = interface.Part(
+        (heads, self.key_size),
+        starts_at_zero='shared_keys' not in self.without,
+      )
+    s = jnp.concatenate([inputs, h], axis=-1)
+    asked = interface.linear(h, of_h, 'linear')
+    asked |= interface.linear(s, of_s, 'situation')
+    if 'content' not in self.without:
+      asked['key'] = nn.Dense(
+        self.key_size,
+        use_bias=False,
+        dot_general=products.dot_general,
+        name='key',
+      )(inputs if 'controller_keys' in self.without else s)
+    return asked
+
   def _question(
-    self, inputs: Array, seen: Array
+    self, asked: dict[str, Array]
   ) -> tuple[Array, Array | None, Array | None]:
     """The key of the latent to come, and this step's queries and strengths."""
     if 'content' in self.without:
-      none = jnp.zeros((*seen.shape[:-1], self.key_size), seen.dtype)
-      return none, None, None
-    known = inputs if 'controller_keys' in self.without else seen
-    key = nn.Dense(
-      self.key_size,
-      use_bias=False,
-      dot_general=products.dot_general,
-      name='key',
-    )(known)
-    if 'shared_keys' in self.without:
-      queries = self._heads(seen, self.key_size, 'queries')
-    else:
-      zeros = nn.initializers.zeros
-      correction = self._heads(seen, self.key_size, 'queries', kernel=zeros)
-      queries = key[..., None, :] + correction
-    bias = interface.strength_bias(self.initial_strength, 'softplus')
-    strengths = nn.softplus(
-      self._heads(seen, 1, 'strengths', bias=bias)[..., 0]
-    )
+      shape = (*asked['shares'].shape[:-2], self.key_size)
+      return jnp.zeros(shape, asked['shares'].dtype), None, None
+    key, queries = asked['key'], asked['queries']
+    if 'shared_keys' not in self.without:
+      queries = key[..., None, :] + queries
     return (
       addressing.of_length_one(key),
       addressing.of_length_one(queries),
-      strengths,
+      nn.softplus(asked['strengths']),
     )
 
-  def _positions(self, seen: Array, stored: Array) -> list[Array]:
+  def _positions(self, asked: dict[str, Array], stored: Array) -> list[Array]:
     """Logits by age and by arrival, each [..., R, N] over slots."""
-    names = [name for name in self._addressings if name != 'content']
-    if not names:
+    if not self._positional:
       return []
-    hidden = nn.Dense(
-      self.attention_size,
-      dot_general=products.dot_general,
-      name='attention_hidden',
-    )(seen)
-    raw = self._heads(nn.relu(hidden), len(names) * self.slots, 'attention')
-    logits = addressing.log_softplus(raw)
-    found = dict(zip(names, jnp.split(logits, len(names), -1), strict=True))
+    part = interface.Part((self.read_heads, self.slots))
+    found = interface.linear(
+      nn.relu(asked['hidden']),
+      dict.fromkeys(self._positional, part),
+      'attention',
+    )
+    found = {name: addressing.log_softplus(raw) for name, raw in found.items()}
     if 'age' in found:
       found['age'] = _by_slot(found['age'], stored)
     return list(found.values())
-
-  def _heads(
-    self,
-    x: Array,
-    size: int,
-    name: str,
-    kernel: nn.initializers.Initializer = _KERNEL,
-    bias: float = 0.0,
-  ) -> Array:
-    """A linear map of `x` for each read head, [..., R, size]."""
-    flat = nn.Dense(
-      self.read_heads * size,
-      kernel_init=kernel,
-      bias_init=nn.initializers.constant(bias),
-      dot_general=products.dot_general,
-      name=name,
-    )(x)
-    return flat.reshape(*x.shape[:-1], self.read_heads, size)
-
-  def _require_sense(self, inputs: Array) -> None:
-    core.require_features(inputs, max(1, self.latent_size), 'Associative')
-    core.require_sizes(self)
-    core.require_strength(self.initial_strength)
-    for part in self.without:
-      core.require_one_of('without', part, PARTS)
-    if not self._addressings:
-      raise ValueError(
-        'without leaves no addressing; keep age, arrival or content.'
-      )
-    if not 0 <= self.top_k <= self.slots:
-      raise ValueError(
-        f'top_k is {self.top_k}; it must be 0, which reads all slots, or at '
-        f'most their number, {self.slots}.'
-      )
-    core.require_one_of('nearest', self.nearest, get_args(reading.Nearest))
 
   @nn.nowrap
   def initialize_carry(
@@ -263,6 +238,28 @@ class Associative(nn.RNNCellBase):
   def num_feature_axes(self) -> int:
     """One: inputs are vectors."""
     return 1
+
+
+def require_settings(cell: Associative) -> None:
+  """Checks the settings of a cell, which does so at each call, too.
+
+  Raises:
+    ValueError: in one sentence, what was wrong and what is allowed.
+  """
+  core.require_sizes(cell)
+  core.require_strength(cell.initial_strength)
+  for part in cell.without:
+    core.require_one_of('without', part, PARTS)
+  if set(ADDRESSINGS) <= set(cell.without):
+    raise ValueError(
+      'without leaves no addressing; keep age, arrival or content.'
+    )
+  if not 0 <= cell.top_k <= cell.slots:
+    raise ValueError(
+      f'top_k is {cell.top_k}; it must be 0, which reads all slots, or at most '
+      f'their number, {cell.slots}.'
+    )
+  core.require_one_of('nearest', cell.nearest, get_args(reading.Nearest))
 
 
 def _put(memory: Array, row: Array, stored: Array) -> Array:

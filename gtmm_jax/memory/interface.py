@@ -20,10 +20,12 @@ class Part(NamedTuple):
   Attributes:
     shape: of what it holds for one time step.
     bias: at the start; a number, or one for each of the last axis.
+    starts_at_zero: whether its kernel is zero at the start.
   """
 
   shape: tuple[int, ...]
   bias: float | tuple[float, ...] = 0.0
+  starts_at_zero: bool = False
 
 
 class Asked(NamedTuple):
@@ -82,9 +84,9 @@ class Interface(nn.Module):
         word[..., None, :], (*h.shape[:-1], self.write_heads, self.word_size)
       )
       read_keys, tag = self._question(h, latent)
-      return Asked(read_keys, write_vectors, tag, self._cut(h, self.parts))
+      return Asked(read_keys, write_vectors, tag, linear(h, self.parts))
     size = self.word_size
-    raw = self._cut(
+    raw = linear(
       h,
       {
         'read_keys': Part((self.read_heads, size)),
@@ -116,30 +118,52 @@ class Interface(nn.Module):
     shape = (*h.shape[:-1], self.read_heads, self.word_size)
     return question[..., None, :] + correction.reshape(shape), tag
 
-  def _cut(self, h: Array, parts: Mapping[str, Part]) -> dict[str, Array]:
-    """One linear map of h, cut into parts."""
-    sizes = [math.prod(part.shape) for part in parts.values()]
 
-    def initial_bias(key, shape, dtype=jnp.float32):
-      del key
-      biases = [
-        jnp.broadcast_to(jnp.asarray(part.bias, dtype), part.shape).reshape(-1)
-        for part in parts.values()
-      ]
-      return jnp.concatenate(biases).reshape(shape)
+def linear(
+  x: Array, parts: Mapping[str, Part], name: str = 'linear'
+) -> dict[str, Array]:
+  """One linear map, cut into parts; in the compact call of a module.
 
-    flat = nn.Dense(
-      sum(sizes),
-      bias_init=initial_bias,
-      dot_general=products.dot_general,
-      name='linear',
-    )(h)
-    ends = [sum(sizes[: n + 1]) for n in range(len(sizes) - 1)]
-    pieces = jnp.split(flat, ends, axis=-1)
-    return {
-      name: piece.reshape(*h.shape[:-1], *part.shape)
-      for (name, part), piece in zip(parts.items(), pieces, strict=True)
-    }
+  Args:
+    x: [..., I].
+    parts: name -> shape, and how it starts.
+    name: of the layer.
+
+  Returns:
+    name -> [..., *shape].
+  """
+  sizes = [math.prod(part.shape) for part in parts.values()]
+
+  def initial_kernel(key, shape, dtype=jnp.float32):
+    kernel = nn.initializers.lecun_normal()(key, shape, dtype)
+    is_used = [not part.starts_at_zero for part in parts.values()]
+    return kernel * jnp.repeat(
+      jnp.array(is_used, dtype),
+      jnp.array(sizes),
+      total_repeat_length=sum(sizes),
+    )
+
+  def initial_bias(key, shape, dtype=jnp.float32):
+    del key
+    biases = [
+      jnp.broadcast_to(jnp.asarray(part.bias, dtype), part.shape).reshape(-1)
+      for part in parts.values()
+    ]
+    return jnp.concatenate(biases).reshape(shape)
+
+  flat = nn.Dense(
+    sum(sizes),
+    kernel_init=initial_kernel,
+    bias_init=initial_bias,
+    dot_general=products.dot_general,
+    name=name,
+  )(x)
+  ends = [sum(sizes[: n + 1]) for n in range(len(sizes) - 1)]
+  pieces = jnp.split(flat, ends, axis=-1)
+  return {
+    name: piece.reshape(*x.shape[:-1], *part.shape)
+    for (name, part), piece in zip(parts.items(), pieces, strict=True)
+  }
 
 
 def advance(
