@@ -19,6 +19,7 @@ import surroundings
 import timing
 from flax import linen as nn
 
+from gtmm_jax.memory.associative import Associative
 from gtmm_jax.memory.dnc import DNC
 from gtmm_jax.memory.introspective import Introspective
 from gtmm_jax.memory.lru import LRU
@@ -192,12 +193,13 @@ def as_rows(
 def _cores(sizes: Sizes) -> dict[str, nn.Module]:
   """Every core at these sizes, as its own paper has it: no latents in words."""
   shared = {**sizes._asdict(), 'controller_size': CONTROLLER_SIZE}
-  # What it stores are latents: words of W are latents of W.
-  introspective = {'latent_size': shared['word_size'], **shared}
-  del introspective['word_size']
+  # What these store are latents: words of W are latents of W.
+  latents = {'latent_size': shared['word_size'], **shared}
+  del latents['word_size']
   return {
     'lstm': LSTM(CONTROLLER_SIZE),
-    'introspective': Introspective(**introspective),
+    'introspective': Introspective(**latents),
+    'associative': Associative(**latents, key_size=sizes.word_size),
     'ntm': NTM(**shared),
     'lru': LRU(**shared),
     'dnc': DNC(**shared),
@@ -206,7 +208,8 @@ def _cores(sizes: Sizes) -> dict[str, nn.Module]:
 
 def _jax_program(name: str, core: nn.Module, sizes: Sizes) -> Program:
   """The compiled pass of a core; its inputs are as wide as its latents are."""
-  width = sizes.word_size if name == 'introspective' else INPUT_SIZE
+  stores_latents = name in ('introspective', 'associative')
+  width = sizes.word_size if stores_latents else INPUT_SIZE
   key = jax.random.key(0)
   inputs = jax.random.normal(key, (FRAMES, BATCH_SIZE, width))
   carry = core.initialize_carry(key, inputs.shape[1:])

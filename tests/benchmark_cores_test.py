@@ -63,7 +63,7 @@ def test_without_pytorch_the_cores_are_timed_and_the_extra_is_named(alone):
   printed, content = alone
   assert 'no dnc here' in printed
   assert 'pip install "gtmm_jax[benchmark]"' in printed
-  cores = ['lstm', 'introspective', 'ntm', 'lru', 'dnc']
+  cores = ['lstm', 'introspective', 'associative', 'ntm', 'lru', 'dnc']
   assert [row['core'] for row in content['rows']] == cores
   for row in content['rows']:
     spread = row['milliseconds']
@@ -201,7 +201,8 @@ def test_sizes_are_measured_in_turn_and_the_lstm_once(
   # What is measured is told before the next size is begun.
   assert {slots for _, slots in built} == {None, 4}
   (second,) = measured
-  names = ['lstm', 'introspective', 'ntm', 'lru', 'dnc', 'pytorch dnc']
+  names = ['lstm', 'introspective', 'associative', 'ntm', 'lru', 'dnc']
+  names += ['pytorch dnc']
   assert [row['core'] for row in first] == names
   assert [row['core'] for row in second] == names[1:]
   for rows, size in zip((first, second), sizes, strict=True):

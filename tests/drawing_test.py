@@ -15,6 +15,7 @@ import preparation
 import pytest
 
 from gtmm_jax import build, figures, free_energy, presets, records, train
+from gtmm_jax.memory.associative import Associative
 from gtmm_jax.memory.dnc import DNC
 from gtmm_jax.memory.introspective import Introspective
 from gtmm_jax.memory.lru import LRU
@@ -27,6 +28,9 @@ _LENGTH, _SLOTS, _WORDS = 7, 9, 6
 _SIZES = {'slots': _SLOTS, 'controller_size': 8}
 _CORES = {
   'introspective': lambda heads: Introspective(
+    latent_size=_WORDS, read_heads=heads, **_SIZES
+  ),
+  'associative': lambda heads: Associative(
     latent_size=_WORDS, read_heads=heads, **_SIZES
   ),
   'ntm': lambda heads: NTM(word_size=_WORDS, read_heads=heads, **_SIZES),
@@ -86,7 +90,7 @@ def test_panels_are_what_the_core_carries(name, heads):
   content = panels.pop('content at the last frame')
   _same(content, memory[-1].T)
   assert (content.rows, content.columns) == ('slot', 'word')
-  if name != 'introspective':
+  if name not in ('introspective', 'associative'):
     several = name == 'lru' and heads > 1
     title = f'write weights, greatest of {heads} heads'
     panel = panels.pop(title if several else 'write weights')
@@ -123,6 +127,11 @@ def _expected_gates(name, cores, heads):
 
   if name == 'introspective':
     return rows('read', np.asarray(cores.gates).mean(axis=2))
+  if name == 'associative':
+    found = rows('read', np.asarray(cores.gates).mean(axis=2))
+    for index, addressing in enumerate(('age', 'arrival', 'content')):
+      found |= rows(addressing, cores.shares[..., index])
+    return found
   if name == 'ntm':
     return rows('read', cores.read_gates) | rows('write', cores.write_gates)
   if name == 'lru':

@@ -108,8 +108,10 @@ class Associative(nn.RNNCellBase):
     core.require_features(inputs, max(1, self.latent_size), 'Associative')
     require_settings(self)
     stored = carry.calls + int(self.stores_first_input)
-    memory = _put(carry.memory, inputs[..., : self.latent_size], stored)
-    keys = _put(carry.keys, carry.key, stored)
+    memory = core.put_in_turn(
+      carry.memory, inputs[..., : self.latent_size], stored
+    )
+    keys = core.put_in_turn(carry.keys, carry.key, stored)
     controller, h = LSTM(self.controller_size, name='controller')(
       carry.controller, inputs
     )
@@ -260,20 +262,6 @@ def require_settings(cell: Associative) -> None:
       f'their number, {cell.slots}.'
     )
   core.require_one_of('nearest', cell.nearest, get_args(reading.Nearest))
-
-
-def _put(memory: Array, row: Array, stored: Array) -> Array:
-  """Puts `row` in as number `stored` (from 1; 0 is a placeholder's).
-
-  A placeholder lands in the slot that is hidden longest, where a true latent
-  replaces it before it could be read.
-  """
-  is_slot = (
-    jnp.arange(memory.shape[-2]) == (stored[..., None] - 1) % (memory.shape[-2])
-  )
-  return jnp.where(
-    is_slot[..., None], row[..., None, :].astype(memory.dtype), memory
-  )
 
 
 @jax.custom_vjp

@@ -169,3 +169,21 @@ def begin(core: nn.Module, carry: Any) -> Any:
   )
   is_first = (carry.calls == 0)[..., None, None]
   return carry._replace(memory=jnp.where(is_first, learned, carry.memory))
+
+
+def put_in_turn(memory: Array, row: Array, number: Array) -> Array:
+  """Puts a row in as the one of this number: each slot in turn, then again.
+
+  Args:
+    memory: [..., N, W].
+    row: [..., W].
+    number: int32 [...], from 1. As number 0, a placeholder's, it comes into the
+      last slot, where the N-th replaces it: to be hidden until then.
+
+  Returns:
+    Memory [..., N, W].
+  """
+  slots = memory.shape[-2]
+  is_slot = jnp.arange(slots) == ((number - 1) % slots)[..., None]
+  row = row[..., None, :].astype(memory.dtype)
+  return jnp.where(is_slot[..., None], row, memory)

@@ -94,17 +94,12 @@ class Introspective(nn.RNNCellBase):
     return state, context
 
   def _store(self, memory: Array, latent: Array, stored: Array) -> Array:
-    """Puts `latent` in as number `stored` (from 1; 0 is a placeholder's).
-
-    A placeholder lands in the slot that the mask hides longest, where a true
-    latent replaces it before the mask would show it.
-    """
+    """Puts `latent` in as number `stored` (from 1; 0 is a placeholder's)."""
+    if self.order == 'arrival':
+      return core.put_in_turn(memory, latent, stored)
+    # A placeholder moves on hidden, and falls out before it would be shown.
     latent = latent[..., None, :].astype(memory.dtype)
-    if self.order == 'age':
-      return jnp.concatenate([latent, memory[..., :-1, :]], axis=-2)
-    slot = (stored - 1) % self.slots
-    is_slot = jnp.arange(self.slots) == slot[..., None]
-    return jnp.where(is_slot[..., None], latent, memory)
+    return jnp.concatenate([latent, memory[..., :-1, :]], axis=-2)
 
   def _attend(self, h: Array, stored: Array) -> Array:
     """Read weights [..., R, N] over the slots that hold something."""
