@@ -76,6 +76,8 @@ _AT_LEAST = {
   'evaluation_episodes': 1,
 }
 _LARGEST_SEED = 2**32 - 1
+# Of the associative memory: all slots are read, by all of its parts.
+_WHOLE = {'top_k': 0, 'nearest': 'exact', 'without': 'none'}
 # Frames from which on the paper's lower learning rate applies.
 _LONG_EPISODE = 100
 
@@ -106,6 +108,7 @@ def resolve(
     **chosen.episodes[task],
     'store': chosen.store[given['model']],
     'order': chosen.order[task],
+    **_WHOLE,
     'report_every': chosen.report_every,
   }
   values = {
@@ -190,8 +193,7 @@ def _require_of_task(
 
 def _check_associative(settings: Settings) -> None:
   """Raises where a part of the associative memory is asked of another."""
-  usual = {'top_k': 0, 'nearest': 'exact', 'without': 'none'}
-  for name, value in usual.items():
+  for name, value in _WHOLE.items():
     if settings.model != 'associative' and getattr(settings, name) != value:
       raise ValueError(
         f'--{name} means nothing to {settings.model}; it is of associative.'

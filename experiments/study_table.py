@@ -110,10 +110,12 @@ def draw(
   """
   by_task: dict[str, list[figures.Run]] = {}
   for name in rows:
-    task = rows[name]['settings']['task']
+    settings = rows[name]['settings']
+    task = settings['task']
+    # What tells the cells of a task apart.
+    label = name.replace(task, '').replace('--', '-').strip('-')
     run = figures.Run(
-      # What tells the cells of a task apart.
-      name.replace(task, '').replace('--', '-').strip('-'),
+      label or settings['model'],
       records.read_metrics(folder / name),
       records.read_evaluation(folder / name),
     )

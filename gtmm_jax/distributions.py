@@ -63,7 +63,7 @@ def frame_sum(x: Array) -> Array:
   """Sums over the axes of a frame: [..., H, W, C] -> [...].
 
   As a product with ones: inside of a sum, XLA makes logarithms one by one on
-  CPUs, which takes six times as long.
+  CPUs, which takes ten times as long.
   """
   x = x.reshape(*x.shape[:-3], -1)
   ones = jnp.ones(x.shape[-1], x.dtype)

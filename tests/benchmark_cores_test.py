@@ -103,7 +103,7 @@ def test_table_has_a_line_for_each_row_and_fits(alone):
     assert cells[1].strip() == row['core']
     median = float(cells[2].replace(',', ''))
     assert median == pytest.approx(row['milliseconds']['median'], abs=0.06)
-  assert [cells[0].strip() for cells in shown] == ['4x3x2', *[''] * 4]
+  assert [cells[0].strip() for cells in shown] == ['4x3x2', *[''] * 5]
 
 
 @pytest.mark.parametrize(

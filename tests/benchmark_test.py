@@ -108,6 +108,7 @@ def test_json_says_what_was_measured_where_and_on_what(measured):
     'size': None,
     'store': 'mean',
     'order': presets.SMALL.order['perfect_recall'],
+    'top_k': 0,
     'recompute': 'nothing',
     'precision': 'default',
     # The VRNN has none.

@@ -54,6 +54,7 @@ arrays = {
 records.append_metrics(folder, {'step': 3, 'seconds': 7.5, **arrays})
 records.write_evaluation(folder, {
   'step': 3, 'episodes': 20, **arrays,
+  'predictable': np.array([0.0, 0.0, 1.0]),
   'retrieval_ahead': np.array([0.5, 0.7]),
   'retrieval_free': np.array([np.nan, np.nan]),
   'retrieval_ahead_chance': np.array([0.1, 0.1]),
