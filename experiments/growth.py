@@ -34,7 +34,7 @@ _AXES = {
   'batch_size': (10, 20, 40, 80),
   'replicas': (1, 4, 16, 64),
 }
-_START = {'frames': 25, 'batch_size': 10, 'replicas': 1}
+_START = {name: _AXES[name][0] for name in ('frames', 'batch_size', 'replicas')}
 
 
 class Case(NamedTuple):

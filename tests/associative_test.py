@@ -6,7 +6,9 @@ from typing import get_args
 import jax
 import jax.numpy as jnp
 import numpy as np
+import plain_loops
 import pytest
+from plain_loops import affine, sigmoid, softplus
 
 from gtmm_jax import presets
 from gtmm_jax.memory import reading
@@ -74,15 +76,6 @@ def inputs() -> np.ndarray:
 # A slow answer for one sequence, in float64.
 
 
-def sigmoid(x):
-  return 1 / (1 + np.exp(-x))
-
-
-def affine(parameters, name, x):
-  layer = parameters[name]
-  return x @ layer['kernel'] + layer.get('bias', 0.0)
-
-
 def softmax(x):
   powers = np.exp(np.array(x) - np.max(x))
   return powers / powers.sum()
@@ -99,19 +92,13 @@ def slow_asked(parameters, x, h, core):
   if has_content:
     of_h['strengths'], of_s['queries'] = (HEADS,), (HEADS, KEY)
     known = x if 'controller_keys' in core.without else seen
-    asked['key'] = affine(parameters, 'key', known)
-  for layer, given, sizes in (('linear', h, of_h), ('situation', seen, of_s)):
-    row = list(affine(parameters, layer, given))
-    for name, shape in sizes.items():
-      size = int(np.prod(shape))
-      asked[name] = np.array(row[:size]).reshape(shape)
-      row = row[size:]
-    assert not row
+    asked['key'] = known @ parameters['key']['kernel']
+  for layer, given, parts in (('linear', h, of_h), ('situation', seen, of_s)):
+    asked |= plain_loops.cut(parts, affine(parameters[layer], given))
   if positions:
     hidden = np.maximum(asked['hidden'], 0)
-    raw = affine(parameters, 'attention', hidden)
-    raw = raw.reshape(len(positions), HEADS, SLOTS)
-    asked |= dict(zip(positions, raw, strict=True))
+    parts = dict.fromkeys(positions, (HEADS, SLOTS))
+    asked |= plain_loops.cut(parts, affine(parameters['attention'], hidden))
   return asked
 
 
@@ -124,9 +111,7 @@ def slow_positions(asked, held, count):
   for name in ('age', 'arrival'):
     for head in range(HEADS if name in asked else 0):
       size = {
-        slot: np.log1p(
-          np.exp(asked[name][head, age if name == 'age' else slot])
-        )
+        slot: softplus(asked[name][head, age if name == 'age' else slot])
         for _, slot, age in held
       }
       found[head].append(strongest(size, count))
@@ -153,18 +138,16 @@ def slow_associative(variables, inputs, core):
       (number, number % SLOTS, count - 1 - number)
       for number in range(max(0, count - SLOTS), count)
     ]
-    i, f, g, o = np.split(
-      affine(parameters, 'controller', np.concatenate([x, h])), 4
+    cell, h = plain_loops.control(
+      parameters['controller'], x, np.zeros(0), cell, h
     )
-    cell = sigmoid(f) * cell + sigmoid(i) * np.tanh(g)
-    h = sigmoid(o) * np.tanh(cell)
     asked = slow_asked(parameters, x, h, core)
     weights_of = slow_positions(asked, held, core.top_k)
     if 'content' not in core.without:
       key, queries = asked['key'], asked['queries']
       if 'shared_keys' not in core.without:
         queries = queries + key
-      beta = np.log1p(np.exp(asked['strengths']))
+      beta = softplus(asked['strengths'])
       for head in range(HEADS):
         query = queries[head] / np.sqrt(queries[head] @ queries[head] + 1e-6)
         size = {
