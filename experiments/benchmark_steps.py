@@ -60,6 +60,9 @@ def _with_slots(prepared: preparation.Prepared, count: int) -> train.Problem:
     )
   model = prepared.problem.model
   model = model.clone(core=model.core.clone(slots=count))
+  # Raises where other settings of the core ask for more slots.
+  shape = prepared.images.training.shape[-3:]
+  build.variable_shapes(model, shape, prepared.task.condition_size)
   return dataclasses.replace(prepared.problem, model=model)
 
 

@@ -335,13 +335,15 @@ def test_memory_is_estimated_for_every_model_and_way(digits, tmp_path):
     ('--batch_size=0', 'at least 1'),
     ('--compare=nowhere.json', 'cannot be read'),
     ('--slots=0', 'slots'),
+    ('--model=associative --top_k=8 --slots=4', 'top_k is 8'),
     ('--data=files:nowhere', 'nowhere does not exist'),
   ],
 )
 def test_mistake_is_one_line_that_says_what_is_allowed(
   tmp_path: pathlib.Path, flag: str, told: str
 ):
-  result = _benchmark(tmp_path, '--preset=small', '--json=numbers.json', flag)
+  flags = flag.split(' ')
+  result = _benchmark(tmp_path, '--preset=small', '--json=numbers.json', *flags)
   assert result.returncode == 2
   assert result.stdout == ''
   assert result.stderr.startswith('benchmark.py: ')
