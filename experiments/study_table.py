@@ -22,6 +22,11 @@ _COLUMNS = {
   'retrieval_free': 'retrieved free',
   'retrieval_free_chance': 'by chance',
 }
+# Of these there is a table of tasks by what is varied, too.
+_MATRICES = {
+  'ratio': 'KL of predictable frames / KL of new frames:',
+  'kl_last': 'KL of the last frame:',
+}
 # Columns that a terminal has room for; all are in the files.
 _SHOWN = 5
 _TOLD = (
@@ -84,8 +89,8 @@ def write(
     table.add_row(*line[:_SHOWN])
   console.print(table)
   parts = [_TOLD]
-  if ratios := _ratios(rows):
-    parts += ['KL of predictable frames / KL of new frames:', ratios]
+  for metric, told in _MATRICES.items():
+    parts += [told, _matrix(rows, metric)]
   parts.append(_markdown(headings, body))
   paths = [stem.with_name(f'{stem.name}.{kind}') for kind in ('json', 'md')]
   documents.replace_document(paths[0], documents.as_json(rows))
@@ -109,17 +114,13 @@ def draw(
     The paths of what was drawn.
   """
   by_task: dict[str, list[figures.Run]] = {}
-  for name in rows:
-    settings = rows[name]['settings']
-    task = settings['task']
-    # What tells the cells of a task apart.
-    label = name.replace(task, '').replace('--', '-').strip('-')
+  for name, row in rows.items():
     run = figures.Run(
-      label or settings['model'],
+      _label(name, row),
       records.read_metrics(folder / name),
       records.read_evaluation(folder / name),
     )
-    by_task.setdefault(task, []).append(run)
+    by_task.setdefault(row['settings']['task'], []).append(run)
   paths = []
   for task, runs in by_task.items():
     if len(runs) > 1:
@@ -129,21 +130,31 @@ def draw(
   return paths
 
 
-def _ratios(rows: Mapping[str, dict[str, Any]]) -> str:
-  """Tasks by models, where each pair has one cell; else nothing."""
-  found: dict[str, dict[str, str]] = {}
-  for row in rows.values():
-    own = found.setdefault(row['settings']['task'], {})
-    model = row['settings']['model']
-    if model in own:
-      return ''
-    own[model] = _text(row['summary']['ratio'])
-  models = list(dict.fromkeys(model for own in found.values() for model in own))
-  body = [
-    [f'`{task}`', *(own.get(model, '') for model in models)]
-    for task, own in found.items()
+def _label(name: str, row: dict[str, Any]) -> str:
+  """What tells a cell from others of its task."""
+  task, model = row['settings']['task'], row['settings']['model']
+  return name.replace(task, '').replace('--', '-').strip('-') or model
+
+
+def _matrix(rows: Mapping[str, dict[str, Any]], metric: str) -> str:
+  """A metric of tasks by labels, the more of the two going down."""
+  found = {
+    (row['settings']['task'], _label(name, row)): _text(row['summary'][metric])
+    for name, row in rows.items()
+  }
+  tasks = list(dict.fromkeys(task for task, _ in found))
+  labels = list(dict.fromkeys(label for _, label in found))
+  lines = [
+    ['task', *(f'`{label}`' for label in labels)],
+    *(
+      [f'`{task}`', *(found.get((task, label), '') for label in labels)]
+      for task in tasks
+    ),
   ]
-  return _markdown(['task', *(f'`{model}`' for model in models)], body)
+  if len(labels) > len(tasks):
+    lines = [['', *lines[0][1:]], *lines[1:]]
+    lines = [list(line) for line in zip(*lines, strict=True)]
+  return _markdown(lines[0], lines[1:])
 
 
 def _values(row: dict[str, Any]) -> list[Any]:

@@ -239,21 +239,37 @@ def test_a_mistake_ends_in_one_line(tmp_path, flags, words):
   assert not (tmp_path / 'runs').exists()
 
 
-def test_models_that_have_two_cells_on_a_task_get_no_table_of_ratios(tmp_path):
-  summary = {'ratio': (0.5, None)}
-  rows = {
+def _rows(*names):
+  """Cells of those names that have but a ratio, each its own."""
+  return {
     name: {
-      'settings': {'task': 'navigation', 'model': 'dnc', 'steps': 3},
+      'settings': {'task': name.split('-')[0], 'model': 'dnc', 'steps': 3},
       'step': 3,
-      'summary': summary,
+      'summary': {'ratio': (0.1 * index, None), 'kl_last': None},
     }
-    for name in ('one', 'other')
+    for index, name in enumerate(names, start=1)
   }
-  study_table.write(
-    rows, tmp_path / 'v1.5', Console(file=(tmp_path / 'o').open('w'))
-  )
-  text = (tmp_path / 'v1.5.md').read_text()
-  assert '`navigation`' not in text and text.count('| 0.500 |') == 2
+
+
+def test_cells_of_a_model_are_told_apart_by_what_they_vary(tmp_path):
+  rows = _rows('navigation-dnc-store=mean', 'navigation-top_k=2', 'navigation')
+  text = _written(tmp_path / 'v1.5', rows)
+  assert '| `dnc-store=mean` | 0.100 |\n| `top_k=2` | 0.200 |\n' in text
+  assert '|  | `navigation` |\n' in text and '| `dnc` | 0.300 |' in text
+
+
+def test_there_are_no_more_columns_than_lines(tmp_path):
+  rows = _rows('navigation-dnc', 'rotation-dnc', 'rotation-top_k=2')
+  text = _written(tmp_path / 'table', rows)
+  assert '| task | `dnc` | `top_k=2` |' in text
+  assert '| `navigation` | 0.100 |  |\n| `rotation` | 0.200 | 0.300 |' in text
+
+
+def _written(stem, rows):
+  console = Console(file=(stem.parent / 'printed').open('w'))
+  _, path = study_table.write(rows, stem, console)
+  assert path == stem.with_name(f'{stem.name}.md')
+  return path.read_text()
 
 
 def test_a_run_that_is_not_complete_has_no_cell(tmp_path):
