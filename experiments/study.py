@@ -12,7 +12,9 @@ import concurrent.futures
 import json
 import pathlib
 import re
+import signal
 import sys
+import threading
 from typing import Any
 
 import command
@@ -22,6 +24,10 @@ from rich.console import Console
 FLAGS = flags.FLAGS
 
 _RUN = pathlib.Path(__file__).with_name('run.py')
+# Where images are differs from machine to machine; grids do not say it.
+_GIVEN = ('data', 'data_dir')
+# What a run ends with that was interrupted.
+_INTERRUPTED = (130, -signal.SIGINT)
 
 
 def define_flags() -> None:
@@ -39,6 +45,8 @@ def define_flags() -> None:
     'The table, OUTPUT.json and OUTPUT.md, and the figures, OUTPUT-TASK.png '
     'and OUTPUT-TASK.pdf. Default: FOLDER/table.',
   )
+  for name in _GIVEN:
+    flags.DEFINE_string(name, None, 'Given to each run whose cell has no own.')
   flags.DEFINE_integer(
     'jobs',
     1,
@@ -81,13 +89,19 @@ def _run_all(
   import study_table
 
   failed = []
+  # A run may end by an interrupt before this program hears of it; no thread
+  # begins another then.
+  interrupted = threading.Event()
   pool = concurrent.futures.ThreadPoolExecutor(FLAGS.jobs)
   try:
     running = {
-      pool.submit(_run, name, own, folder): name for name, own in cells.items()
+      pool.submit(_run, name, own, folder, interrupted): name
+      for name, own in cells.items()
     }
     for done in concurrent.futures.as_completed(running):
       name, problem = running[done], done.result()
+      if interrupted.is_set():
+        raise KeyboardInterrupt
       failed += [name] if problem else []
       _say(console, name, problem, study_table.cell(folder / name))
   finally:
@@ -108,7 +122,8 @@ def _prepare() -> tuple[dict[str, dict[str, Any]], pathlib.Path, pathlib.Path]:
   if FLAGS.jobs < 1:
     raise ValueError(f'--jobs is {FLAGS.jobs}; it must be at least 1.')
   file = pathlib.Path(FLAGS.grid).expanduser()
-  cells = read(file)
+  given = {name: FLAGS[name].value for name in _GIVEN if FLAGS[name].present}
+  cells = {name: {**given, **own} for name, own in read(file).items()}
   folder = pathlib.Path(FLAGS.folder or pathlib.Path('runs') / file.stem)
   folder = folder.expanduser()
   output = pathlib.Path(FLAGS.output or folder / 'table').expanduser()
@@ -177,12 +192,21 @@ def _combinations(over: dict[str, list[Any]]) -> list[dict[str, Any]]:
   return combined
 
 
-def _run(name: str, own: dict[str, Any], folder: pathlib.Path) -> str:
+def _run(
+  name: str,
+  own: dict[str, Any],
+  folder: pathlib.Path,
+  interrupted: threading.Event,
+) -> str:
   """Runs one cell; returns what was wrong with it, or nothing."""
+  if interrupted.is_set():
+    return 'was not begun'
   log = folder / f'{name}.log'
   code = command.run_logged(_RUN, {**own, 'workdir': folder / name}, log)
   if not code:
     return ''
+  if code in _INTERRUPTED:
+    interrupted.set()
   lines = [line for line in log.read_text().splitlines() if line.strip()]
   return f'ended with code {code}: {lines[-1] if lines else "no output"}'
 

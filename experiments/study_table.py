@@ -90,12 +90,41 @@ def write(
   console.print(table)
   parts = [_TOLD]
   for metric, told in _MATRICES.items():
-    parts += [told, _matrix(rows, metric)]
+    parts += [told, matrix(rows, metric)]
   parts.append(_markdown(headings, body))
   paths = [stem.with_name(f'{stem.name}.{kind}') for kind in ('json', 'md')]
   documents.replace_document(paths[0], documents.as_json(rows))
   documents.replace(paths[1], ('\n\n'.join(parts) + '\n').encode())
   return paths
+
+
+def matrix(rows: Mapping[str, dict[str, Any]], metric: str) -> str:
+  """A metric of each task and what tells cells apart, as a table in Markdown.
+
+  Args:
+    rows: as `write` has them.
+    metric: its name in the summary.
+
+  Returns:
+    A line for each task, or for each label where there are more of these.
+  """
+  found = {
+    (row['settings']['task'], _label(name, row)): _text(row['summary'][metric])
+    for name, row in rows.items()
+  }
+  tasks = list(dict.fromkeys(task for task, _ in found))
+  labels = list(dict.fromkeys(label for _, label in found))
+  lines = [
+    ['task', *(f'`{label}`' for label in labels)],
+    *(
+      [f'`{task}`', *(found.get((task, label), '') for label in labels)]
+      for task in tasks
+    ),
+  ]
+  if len(labels) > len(tasks):
+    lines = [['', *lines[0][1:]], *lines[1:]]
+    lines = [list(line) for line in zip(*lines, strict=True)]
+  return _markdown(lines[0], lines[1:])
 
 
 def draw(
@@ -134,27 +163,6 @@ def _label(name: str, row: dict[str, Any]) -> str:
   """What tells a cell from others of its task."""
   task, model = row['settings']['task'], row['settings']['model']
   return name.replace(task, '').replace('--', '-').strip('-') or model
-
-
-def _matrix(rows: Mapping[str, dict[str, Any]], metric: str) -> str:
-  """A metric of tasks by labels, the more of the two going down."""
-  found = {
-    (row['settings']['task'], _label(name, row)): _text(row['summary'][metric])
-    for name, row in rows.items()
-  }
-  tasks = list(dict.fromkeys(task for task, _ in found))
-  labels = list(dict.fromkeys(label for _, label in found))
-  lines = [
-    ['task', *(f'`{label}`' for label in labels)],
-    *(
-      [f'`{task}`', *(found.get((task, label), '') for label in labels)]
-      for task in tasks
-    ),
-  ]
-  if len(labels) > len(tasks):
-    lines = [['', *lines[0][1:]], *lines[1:]]
-    lines = [list(line) for line in zip(*lines, strict=True)]
-  return _markdown(lines[0], lines[1:])
 
 
 def _values(row: dict[str, Any]) -> list[Any]:

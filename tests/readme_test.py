@@ -11,8 +11,9 @@ import sys
 
 import pytest
 import study
+import study_table
 
-from gtmm_jax import presets, records
+from gtmm_jax import records
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 README = (ROOT / 'README.md').read_text()
@@ -181,20 +182,19 @@ def test_the_table_of_what_to_expect_is_that_of_the_result():
   assert sorted(told) == sorted(rows)
 
 
-def test_the_table_of_every_task_is_that_of_the_result():
-  path = ROOT / 'experiments' / 'results' / 'tasks.json'
+@pytest.mark.parametrize('name, metric', [('tasks', 'ratio')])
+def test_the_table_of_a_study_is_that_of_its_result(name, metric):
+  path = ROOT / 'experiments' / 'results' / f'{name}.json'
   cells = json.loads(path.read_text())
-  grid = study.read(ROOT / 'experiments' / 'grids' / 'tasks.json')
+  grid = study.read(ROOT / 'experiments' / 'grids' / f'{name}.json')
   assert list(cells) == list(grid)
-  table = re.findall(r'^\| `(\w+)` \| (\d\.\d{3} .*) \|$', README, re.MULTILINE)
-  table = {task: values.split(' | ') for task, values in table}
-  assert list(table) == list(dict.fromkeys(f['task'] for f in grid.values()))
   for flags, cell in zip(grid.values(), cells.values(), strict=True):
     recorded = cell['settings']
     assert {name: recorded[name] for name in flags} == flags
-    column = presets.MODELS.index(flags['model'])
-    ratio = f'{cell["summary"]["ratio"][0]:.3f}'
-    assert table[flags['task']][column] == ratio
+    assert cell['step'] == flags['steps'] and not cell['failed_replicas']
+  table = study_table.matrix(cells, metric)
+  assert table in README
+  assert table in path.with_suffix('.md').read_text()
 
 
 def _rows(pattern):

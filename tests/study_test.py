@@ -27,7 +27,7 @@ from gtmm_jax import records
 
 flags = dict(flag[2:].split('=', 1) for flag in sys.argv[1:])
 folder = pathlib.Path(flags['workdir'])
-print('hello')
+print('hello', *sys.argv)
 if flags['model'] == 'lru':
   print('run.py: no such luck', file=sys.stderr)
   sys.exit(2)
@@ -190,6 +190,18 @@ def test_a_study_runs_what_is_left_and_makes_the_table(tmp_path):
   assert (folder / 'trained').read_text() == trained
 
 
+def test_images_are_given_to_each_run(tmp_path):
+  grid = _grid(
+    tmp_path, {'cells': [_block(['dnc']), _block(['ntm'], data='x')]}
+  )
+  result = _study(tmp_path, grid, '--data=files:here and there')
+  assert result.returncode == 0, result.stderr
+  logs = {log.stem: log.read_text() for log in tmp_path.glob('runs/grid/*.log')}
+  assert 'files:here and there' in logs['navigation-dnc']
+  assert 'data=x' in logs['navigation-ntm']
+  assert 'files' not in logs['navigation-ntm']
+
+
 def test_a_cell_that_fails_is_named_and_the_others_are_kept(tmp_path):
   grid = _grid(tmp_path, {'cells': [_block(['lru', 'dnc'])]})
   output = tmp_path / 'deep' / 'tasks'
@@ -221,6 +233,19 @@ def test_an_interrupt_begins_no_further_cell(tmp_path):
   assert 'goes on with what is left' in out
   assert 'Traceback' not in err
   assert begun.read_text() == 'x'
+
+
+@pytest.mark.parametrize(
+  'ending', ['sys.exit(130)', 'os.kill(os.getpid(), signal.SIGINT)']
+)
+def test_a_run_that_was_interrupted_is_the_last(tmp_path, ending):
+  grid = _grid(tmp_path, {'cells': [_block(['vrnn', 'dnc'])]})
+  run = f'import os, signal, sys\nopen("begun", "a").write("x")\n{ending}\n'
+  process = _start(tmp_path, grid, run)
+  out, _ = process.communicate(timeout=60)
+  assert process.returncode == 130
+  assert 'goes on with what is left' in out
+  assert (tmp_path / 'begun').read_text() == 'x'
 
 
 @pytest.mark.parametrize(
