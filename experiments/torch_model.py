@@ -6,6 +6,7 @@ sampled does not depend on them. Only what one step hands to the next is in the
 loop over time. Nothing imports this module where PyTorch is not installed.
 """
 
+import math
 from typing import Any
 
 import torch
@@ -160,6 +161,7 @@ class TemporalVAE(nn.Module):
     z = torch.zeros_like(noise[0])
     seen = torch.zeros_like(features[0])
     made = []
+    condition = condition * math.sqrt(noise.shape[-1])
     # Going back, a slice of time fills a whole array of zeros; unbind does not.
     for now, c, e in zip(
       features.unbind(), condition.unbind(), noise.unbind(), strict=True

@@ -4,8 +4,13 @@ At step t the core is called first, with z_{t-1} and c_t (the VRNN's also with
 the features of x_{t-1}); what it returns is the context of prior, posterior and
 observation map at t, the paper's Psi_{t-1}. z_0 and the features of x_0 are
 zero. Every dependence on the past goes through that context.
+
+The core is given c_t times sqrt(Z). The paper does not say how actions are
+coded. One-hot, beside Z numbers of variance one, they are of little weight at
+the start, and models take long to heed them; so they are made as strong.
 """
 
+import math
 from typing import Any, Literal, get_args
 
 import jax
@@ -222,7 +227,8 @@ class TemporalVAE(nn.Module):
     stored = state.stored_tm1
     if self.summary_size:
       stored = self.summary(stored)
-    inputs = jnp.concatenate([state.features_tm1, stored, condition], axis=-1)
+    heard = condition * math.sqrt(stored.shape[-1])
+    inputs = jnp.concatenate([state.features_tm1, stored, heard], axis=-1)
     return self.core(state.core, inputs)
 
   def _stored(self, z: Array, posterior: DiagonalGaussian | None) -> Array:

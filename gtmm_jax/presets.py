@@ -185,12 +185,12 @@ SMALL = Preset(
     ntm='denoised',
     lru='denoised',
     dnc='denoised',
-    associative='mean',
+    associative='denoised',
   ),
   order=_ORDER,
   batch_size=10,
   learning_rate=_frozen(
-    **dict.fromkeys(MODELS, 2e-3) | {'vrnn': 1e-3, 'introspective': 1e-3}
+    **dict.fromkeys(MODELS, 1e-3) | dict.fromkeys(('ntm', 'lru', 'dnc'), 2e-3)
   ),
   long_learning_rate=1e-4,
   gradient_norm=10.0,

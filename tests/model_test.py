@@ -146,7 +146,8 @@ def test_core_is_given_features_stored_latent_and_condition(store, sees_frames):
   def before(x):
     return np.concatenate([np.zeros_like(x[:1]), x[:-1]])
 
-  parts = [before(given), condition]
+  # As strong as the latent: times sqrt(Z).
+  parts = [before(given), 2.0 * condition]
   if sees_frames:
     parts = [before(np.asarray(features)), *parts]
   np.testing.assert_allclose(
@@ -401,7 +402,7 @@ def test_a_summary_is_a_linear_map_of_what_is_stored(store):
   # The context of that core is its input.
   np.testing.assert_allclose(
     step.context,
-    np.concatenate([stored @ kernel, condition[1]], axis=-1),
+    np.concatenate([stored @ kernel, np.sqrt(3.0) * condition[1]], axis=-1),
     rtol=1e-4,
     atol=1e-6,
   )
