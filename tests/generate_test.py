@@ -83,7 +83,8 @@ def _by_hand(model, variables, prefix, condition, noise, frame_noise):
   )
   frames, latents, given = [], [], []
   for t in range(condition.shape[0]):
-    inputs = [features[:, :width], stored, condition[t]]
+    heard = np.sqrt(_LATENT) * condition[t]
+    inputs = [features[:, :width], stored, heard]
     inputs = jnp.concatenate(inputs, axis=-1, dtype=jnp.float32)
     carry, context = parts.core(carry, inputs)
     if t < len(prefix):

@@ -89,7 +89,9 @@ def _start(folder, grid, run, *flags):
   (folder / 'run.py').write_text(run)
   program = (
     f'import pathlib, sys; sys.path.insert(0, {str(ROOT / "experiments")!r})\n'
-    'import command, study\n'
+    'import command, signal, study\n'
+    # A shell has what it runs in the background ignore interrupts.
+    'signal.signal(signal.SIGINT, signal.default_int_handler)\n'
     'from absl import app\n'
     'study._RUN = pathlib.Path("run.py").absolute()\n'
     'study.define_flags()\n'
