@@ -5,9 +5,10 @@ the features of x_{t-1}); what it returns is the context of prior, posterior and
 observation map at t, the paper's Psi_{t-1}. z_0 and the features of x_0 are
 zero. Every dependence on the past goes through that context.
 
-The core is given c_t times sqrt(Z). The paper does not say how actions are
-coded. One-hot, beside Z numbers of variance one, they are of little weight at
-the start, and models take long to heed them; so they are made as strong.
+The core is given c_t times sqrt(Z), or the root of the summary's size where
+there is one. The paper does not say how actions are coded. One-hot, beside Z
+numbers of variance one, they are of little weight at the start, and models take
+long to heed them; so they are made as strong.
 """
 
 import math
