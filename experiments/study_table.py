@@ -122,8 +122,8 @@ def matrix(rows: Mapping[str, dict[str, Any]], metric: str) -> str:
     ),
   ]
   if len(labels) > len(tasks):
-    lines = [['', *lines[0][1:]], *lines[1:]]
     lines = [list(line) for line in zip(*lines, strict=True)]
+    lines[0][0] = ''
   return _markdown(lines[0], lines[1:])
 
 
