@@ -55,7 +55,7 @@ def cell(workdir: pathlib.Path) -> dict[str, Any] | None:
   config, lines = records.read_config(workdir), records.read_metrics(workdir)
   return {
     **{name: config[name] for name in ('settings', 'versions', 'device')},
-    'data': {name: config['data'][name] for name in ('source', 'checksum')},
+    'data': _data(config['data']),
     'training_seconds': lines[-1]['seconds'] if lines else None,
     'step': evaluation['step'],
     'episodes': evaluation['episodes'],
@@ -157,6 +157,15 @@ def draw(
         runs, stem.with_name(f'{stem.name}-{task}'), task.replace('_', ' ')
       )
   return paths
+
+
+def _data(recorded: dict[str, Any]) -> dict[str, Any]:
+  """What the data were, and not where: tables are published."""
+  folder = recorded['flag'].partition(':')[2]
+  source = recorded['source']
+  if folder:
+    source = source.replace(str(pathlib.Path(folder).expanduser()), 'FOLDER')
+  return {'source': source, 'checksum': recorded['checksum']}
 
 
 def _label(name: str, row: dict[str, Any]) -> str:

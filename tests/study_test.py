@@ -35,12 +35,14 @@ if records.read_evaluation(folder) is not None:
   sys.exit(0)
 with open(folder.parent / 'trained', 'a') as file:
   file.write(folder.name + ' ')
+given = flags.get('data', 'bundled')
 records.write_config(folder, {
   'settings': {'task': flags['task'], 'model': flags['model'],
                'steps': int(flags['steps'])},
   'versions': {'jax': '1.2.3'},
   'device': {'kind': 'cpu'},
-  'data': {'source': 'drawn', 'checksum': '0', 'flag': 'bundled'},
+  'data': {'source': 'drawn, from ' + given.partition(':')[2] + ': 3 digits',
+           'checksum': '0', 'flag': given},
 })
 arrays = {
   'negative_bound': np.array([1000.0, 1002.0]),
@@ -202,6 +204,10 @@ def test_images_are_given_to_each_run(tmp_path):
   assert 'files:here and there' in logs['navigation-dnc']
   assert 'data=x' in logs['navigation-ntm']
   assert 'files' not in logs['navigation-ntm']
+  table = (tmp_path / 'runs' / 'grid' / 'table.json').read_text()
+  data = json.loads(table)['navigation-dnc']['data']
+  assert data == {'source': 'drawn, from FOLDER: 3 digits', 'checksum': '0'}
+  assert 'here' not in table
 
 
 def test_a_cell_that_fails_is_named_and_the_others_are_kept(tmp_path):
