@@ -11,10 +11,6 @@ import pytest
 from gtmm_jax.memory import addressing
 
 LARGEST = float(np.finfo(np.float32).max)
-# Compiled quickly rather than to run quickly.
-_jit = functools.partial(
-  jax.jit, compiler_options={'xla_backend_optimization_level': 0}
-)
 FUNCTIONS = {
   'softmax': jax.jit(addressing.masked_softmax),
   'linear': jax.jit(addressing.linear_attention),
@@ -471,7 +467,7 @@ def everything(x):
   }
 
 
-compute_everything = _jit(everything)
+compute_everything = jax.jit(everything)
 
 
 @functools.cache
@@ -502,7 +498,7 @@ def test_shift_is_the_modular_sum_for_every_range(slots):
   distributions = [
     generator.dirichlet(np.ones(count), size=2) for count in (1, 3, 5, 9, 15)
   ]
-  compute = _jit(lambda w, all_of: [addressing.shift(w, d) for d in all_of])
+  compute = jax.jit(lambda w, all_of: [addressing.shift(w, d) for d in all_of])
   with jax.enable_x64(True):
     found = compute(weights, distributions)
   for distribution, value in zip(distributions, found, strict=True):
@@ -552,7 +548,7 @@ def drawn(check, examples=60, **shapes):
   )()
 
 
-@_jit
+@jax.jit
 def weigh(keys, memory, strengths, cotangent):
   weights, pull = jax.vjp(addressing.content_weights, keys, memory, strengths)
   return weights, pull(cotangent)
@@ -583,7 +579,7 @@ def on_simplex(numbers):
   return np.float32(numbers / numbers.sum(-1, keepdims=True))
 
 
-sharpen = _jit(addressing.sharpen)
+sharpen = jax.jit(addressing.sharpen)
 
 
 def test_sharpened_weights_stay_weights():
@@ -602,7 +598,7 @@ def test_sharpened_weights_stay_weights():
   drawn(check, weights=((2, 5), 0.0, 1.0), powers=((2,), 1.0, 1e4))
 
 
-shift = _jit(addressing.shift)
+shift = jax.jit(addressing.shift)
 
 
 def test_shifts_keep_the_sum_and_know_no_first_slot():
@@ -627,7 +623,7 @@ def test_a_later_head_erases_nothing_that_an_earlier_one_adds():
   memory = jnp.ones((2, 3))
   weights = jnp.array([[1.0, 0.0], [1.0, 0.0], [0.5, 0.0]])
   add = jnp.arange(9.0).reshape(3, 3)
-  write, erase = _jit(addressing.erase_and_add), jnp.ones((3, 3))
+  write, erase = jax.jit(addressing.erase_and_add), jnp.ones((3, 3))
   found = write(memory, weights, erase, add)
   expected = np.stack([add[0] + add[1] + 0.5 * add[2], np.ones(3)])
   np.testing.assert_allclose(found, expected)
@@ -652,7 +648,7 @@ VECTORS = np.float32(
 )
 
 
-@_jit
+@jax.jit
 def cosine_and_slopes(keys, memory):
   return addressing.cosine_similarity(keys, memory), jax.jacrev(
     addressing.cosine_similarity, argnums=(0, 1)
@@ -688,7 +684,7 @@ def test_content_weights_at_extreme_strengths():
         np.testing.assert_allclose(weights, 0.2, rtol=1e-6)
 
 
-@_jit
+@jax.jit
 @jax.vmap
 def sharpen_and_slopes(weights, power):
   def one(weights, power):
@@ -748,7 +744,7 @@ def test_oneplus_is_at_least_one_at_any_number():
 EDGE = ((), 5, 3, 2, 2, 3)
 
 
-@_jit
+@jax.jit
 def everything_and_its_gradients(x):
   """All of it by name, and gradients of signed sums by argument."""
 

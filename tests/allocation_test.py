@@ -9,10 +9,6 @@ import pytest
 
 from gtmm_jax.memory import addressing, allocation, dnc_access, lru, ntm
 
-# Compiled quickly rather than to run quickly.
-_jit = functools.partial(
-  jax.jit, compiler_options={'xla_backend_optimization_level': 0}
-)
 # Leading axes, slots, read heads, write heads.
 SIZES = (
   ((), 1, 1, 1),
@@ -178,7 +174,7 @@ def everything(x):
   }
 
 
-compute_everything = _jit(everything)
+compute_everything = jax.jit(everything)
 
 
 @functools.cache
@@ -217,7 +213,7 @@ def test_what_is_freed_by_reading_is_unused_and_what_is_written_is_used():
 
 
 def test_equal_usages_are_allocated_by_index():
-  compute = _jit(allocation.allocation_weights)
+  compute = jax.jit(allocation.allocation_weights)
   for used in (0.0, 0.25, 0.5):
     found = compute(jnp.full(4, used))
     u = 1e-6 + (1 - 1e-6) * used
@@ -228,7 +224,7 @@ def test_equal_usages_are_allocated_by_index():
 
 
 def test_usages_closer_than_the_resolution_of_one_are_ties():
-  compute = _jit(allocation.allocation_weights)
+  compute = jax.jit(allocation.allocation_weights)
   found = compute(jnp.float32([0.5, 3e-9, 0.0]))
   np.testing.assert_allclose(found, [5e-13, 1.0, 1e-6], rtol=0, atol=2e-6)
   found = compute(jnp.float32([0.5, 3e-7, 0.0]))
@@ -237,7 +233,7 @@ def test_usages_closer_than_the_resolution_of_one_are_ties():
 
 def test_write_heads_take_one_free_slot_after_the_other():
   usage = jnp.array([1.0, 0.0, 1.0, 0.0, 0.0, 1.0])
-  compute = _jit(allocation.write_allocation_weights)
+  compute = jax.jit(allocation.write_allocation_weights)
   found = compute(usage, jnp.ones(3))
   # What the first head left over, 1e-6 of it, makes slot 4 freer than 3.
   np.testing.assert_allclose(found, np.eye(6)[[1, 4, 3]], atol=1e-5)
@@ -249,7 +245,7 @@ def test_write_heads_take_one_free_slot_after_the_other():
 USAGES = 6
 
 
-@_jit
+@jax.jit
 def allocate(usage, cotangent):
   weights, pull = jax.vjp(allocation.allocation_weights, usage)
   return weights, *pull(cotangent)
@@ -305,7 +301,7 @@ def test_gradient_of_allocation_equals_finite_differences():
   usage, step = spaced_usages((3, 7)), 1e-6
   with jax.enable_x64(True):
     jacobian = np.asarray(
-      _jit(jax.vmap(jax.jacrev(allocation.allocation_weights)))(usage)
+      jax.jit(jax.vmap(jax.jacrev(allocation.allocation_weights)))(usage)
     )
   for row in range(3):
     for slot in range(7):
@@ -365,8 +361,8 @@ def test_allocation_is_transformed_as_any_function():
     }
 
   with jax.enable_x64(True):
-    found = _jit(lambda: transformed(allocation.allocation_weights))()
-    expected = _jit(lambda: transformed(plain_allocation))()
+    found = jax.jit(lambda: transformed(allocation.allocation_weights))()
+    expected = jax.jit(lambda: transformed(plain_allocation))()
     found, expected = jax.tree.map(np.asarray, (found, expected))
   for name in expected:
     jax.tree.map(
@@ -382,7 +378,7 @@ def test_allocation_is_transformed_as_any_function():
 # Links, and long sequences.
 
 
-@_jit
+@jax.jit
 def link_up(weights):
   """Link, precedence and what is linked to each slot, of weights [T, H, N]."""
   heads, slots = weights.shape[1:]
@@ -431,7 +427,7 @@ def valid_weights(generator, kind):
   return np.choose(chosen, list(weights.values())).astype(np.float32)
 
 
-@_jit
+@jax.jit
 def run_long(write, read, gates):
   """Extremes of everything over a long sequence."""
 
@@ -492,7 +488,7 @@ def test_usage_decays_to_nothing_and_counts_every_head():
 
 
 LEAST_USED = {
-  count: _jit(functools.partial(allocation.least_used, count=count))
+  count: jax.jit(functools.partial(allocation.least_used, count=count))
   for count in (1, 2, 5)
 }
 
@@ -573,7 +569,7 @@ def edges():
   return {key: np.stack([x[key] for x in rows]) for key in rows[0]}
 
 
-@_jit
+@jax.jit
 def everything_and_its_gradients(x):
   """All of it by name, and gradients of signed sums by argument."""
 

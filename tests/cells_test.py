@@ -11,11 +11,13 @@ from gtmm_jax import build, presets, train
 from gtmm_jax.tasks import TASKS, frames, glyphs, rooms
 from gtmm_jax.tasks.images import Images
 
-# Of one length, so that a model is compiled once for all recall tasks.
+# Alike, so that a model is compiled once for all recall tasks, and once for
+# navigation and frames, which have as many actions.
+_ACTIONS = 4
 _SIZES = {task: (10, 2) for task in presets.TASKS} | {
   'navigation': (2, 3, 12),
   'rotation': (14, 28),
-  'frames': (12, 3),
+  'frames': (12, _ACTIONS),
 }
 _BATCH = 2
 _TINY = dataclasses.replace(
@@ -33,10 +35,6 @@ _every_cell = pytest.mark.parametrize(
   [(task, model) for task in presets.TASKS for model in presets.MODELS],
 )
 _KEY = jax.random.key(0)
-# Compiled quickly rather than to run quickly.
-_jit = functools.partial(
-  jax.jit, compiler_options={'xla_backend_optimization_level': 0}
-)
 
 
 @functools.cache
@@ -49,7 +47,7 @@ def _images(task):
   if task == 'frames':
     return frames.Frames(
       rng.integers(0, 256, (5, 12, 28, 28, 1), dtype=np.uint8),
-      rng.normal(size=(5, 12, 3)).astype(np.float32),
+      rng.normal(size=(5, 12, _ACTIONS)).astype(np.float32),
       np.arange(12) >= np.full((5, 1), 8),
     )
   pixels = rng.integers(0, 256, (20, 28, 28, 1), dtype=np.uint8)
@@ -60,7 +58,7 @@ def _images(task):
 def _episodes(name):
   """Two episodes of a task, [B, T, ...]."""
   sample = jax.vmap(TASKS[name](*_SIZES[name]).sample, in_axes=(0, None))
-  return _jit(sample)(jax.random.split(_KEY, _BATCH), _images(name))
+  return jax.jit(sample)(jax.random.split(_KEY, _BATCH), _images(name))
 
 
 def _one_of(key, episodes):
@@ -86,7 +84,7 @@ def _step(network):
   problem, optimizer = train.Problem(network, _one_of, 2), train.adam(1e-3)
   initialise = functools.partial(train.init_state, problem, optimizer)
   step = functools.partial(train.train_step, problem, optimizer)
-  return _jit(initialise), _jit(step)
+  return jax.jit(initialise), jax.jit(step)
 
 
 def _check(before, after, length):
@@ -121,7 +119,7 @@ def test_a_step_at_tiny_sizes(task, model):
 def test_a_step_of_the_paper_preset(task, model):
   sizes = dict(presets.PAPER.episodes[task])
   if task == 'frames':
-    sizes = {'length': 12, 'condition_size': 3}
+    sizes = {'length': 12, 'condition_size': _ACTIONS}
   made = TASKS[task](**sizes)
   images = rooms.split()[0] if task == 'rotation' else _images(task)
   preset = presets.choose('paper', images.shape[-1])
@@ -133,4 +131,4 @@ def test_a_step_of_the_paper_preset(task, model):
     state = train.init_state(problem, optimizer, key, images)
     return state, train.train_step(problem, optimizer, state, key, images)
 
-  _check(*_jit(run)(_KEY, images), made.length)
+  _check(*jax.jit(run)(_KEY, images), made.length)

@@ -29,6 +29,17 @@ _LIMIT = 300.0
 _SLOW_LIMIT = 1800.0
 
 
+def pytest_configure(config: pytest.Config) -> None:
+  """Compiles with little care, unless tests that learn for minutes run.
+
+  Most tests run a program once or twice, so that compiling it well costs more
+  than it gains: a quarter of all time. Programs that tests start follow.
+  """
+  if config.option.markexpr == 'not slow':
+    os.environ['JAX_DISABLE_MOST_OPTIMIZATIONS'] = '1'
+    jax.config.update('jax_disable_most_optimizations', True)
+
+
 def pytest_collection_modifyitems(
   config: pytest.Config, items: list[pytest.Item]
 ) -> None:

@@ -9,7 +9,6 @@ import pytest
 from numbered_images import (
   assert_even,
   assert_frequency,
-  jit,
   make,
   numbers,
 )
@@ -53,7 +52,7 @@ def _similarity(drawn, offset, l, k):  # noqa: E741 - the paper's name
 
 @functools.cache
 def _compiled(task):
-  return jit(jax.vmap(task.sample, in_axes=(0, None)))
+  return jax.jit(jax.vmap(task.sample, in_axes=(0, None)))
 
 
 def _check(kind, pre_recall, recall, binarize, seed, images):

@@ -39,15 +39,9 @@ _CORES = {
 }
 
 
-# Compiled quickly rather than to run quickly.
-_jit = functools.partial(
-  jax.jit, compiler_options={'xla_backend_optimization_level': 0}
-)
-
-
 def _carries(core):
   """Carries over one episode without a batch, leaves [T, ...]."""
-  return _jit(functools.partial(_run, core))()
+  return jax.jit(functools.partial(_run, core))()
 
 
 def _run(core):
@@ -169,18 +163,18 @@ def test_the_memory_that_is_drawn_is_that_of_the_first_episode_drawn():
   pixels = rng.integers(0, 256, (12, 8, 8, 1), dtype=np.uint8)
   images = Images(pixels, np.zeros(12, np.int32))
   key = jax.random.key(4)
-  state = _jit(
+  state = jax.jit(
     lambda key: train.init_state(problem, train.adam(0.1), key, images)
   )(key)
   variables = {'params': state.params, 'batch_stats': {}}
   drawn = (variables, key, images)
-  dream = _jit(functools.partial(drawing.dream, problem, 4, False))
-  watch = _jit(functools.partial(drawing.watch, problem))
+  dream = jax.jit(functools.partial(drawing.dream, problem, 4, False))
+  watch = jax.jit(functools.partial(drawing.watch, problem))
   (episode, _, _), (watched, cores) = dream(*drawn), watch(*drawn)
   np.testing.assert_array_equal(watched.frames, episode.frames)
   noise_key = jax.random.split(jax.random.split(key)[0])[1]
   noise = jax.random.normal(noise_key, (task.length, 3, 4))
-  infer = _jit(functools.partial(free_energy.infer, model))
+  infer = jax.jit(functools.partial(free_energy.infer, model))
   z = infer(variables, episode.frames, episode.condition, noise).steps.z
   z = np.asarray(z)
   # At frame t (from 0) slot n holds the latent of n + 1 frames before.
@@ -246,7 +240,7 @@ def _draw(tmp_path, monkeypatch, task, name):
   drawing.draw(prepared, state, {})
   (key,) = preparation.replica_keys(settings)
   key = jax.random.fold_in(key, 2**31 - 1)
-  return _jit(lambda: _dream(problem, 1, False, {}, key, images)[0])()
+  return jax.jit(lambda: _dream(problem, 1, False, {}, key, images)[0])()
 
 
 def test_walks_are_drawn_with_their_own_lines_and_as_maps(

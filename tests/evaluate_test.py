@@ -32,10 +32,6 @@ _TINY = dataclasses.replace(
 _KEY = jax.random.fold_in(jax.random.key(3), 1)
 # Where the keys of evaluation start: no run of training gets there.
 _FIRST = 2**31
-# Compiled quickly rather than to run quickly.
-_jit = functools.partial(
-  jax.jit, compiler_options={'xla_backend_optimization_level': 0}
-)
 
 
 def _images(seed=0):
@@ -69,7 +65,7 @@ def _case(networks='dense', binarize=False):
   variables['batch_stats'] = jax.tree.map(
     lambda leaf: np.abs(leaf) + np.float32(0.1), variables['batch_stats']
   )
-  step = _jit(
+  step = jax.jit(
     functools.partial(
       evaluate.evaluate_batch, problem, task.prefix, task.asks, binarize
     )
@@ -79,12 +75,12 @@ def _case(networks='dense', binarize=False):
 
 @functools.cache
 def _infer(model):
-  return _jit(functools.partial(free_energy.infer, model))
+  return jax.jit(functools.partial(free_energy.infer, model))
 
 
 @functools.cache
 def _batch(problem):
-  return _jit(functools.partial(train.batch, problem))
+  return jax.jit(functools.partial(train.batch, problem))
 
 
 def _draw(problem, index):
@@ -145,7 +141,7 @@ def _generate(problem, variables, episode, noise):
       problem, 4, False, variables, _KEY, (episode, noise, steps)
     )
 
-  return _jit(run)(variables, episode, noise)
+  return jax.jit(run)(variables, episode, noise)
 
 
 def test_generated_frames_see_nothing_of_what_they_are_to_be():
@@ -193,7 +189,7 @@ def test_views_are_measured_and_not_retrieved():
     **variables,
     'params': {**variables['params'], 'observation_map': observation},
   }
-  step = _jit(
+  step = jax.jit(
     functools.partial(evaluate.evaluate_batch, problem, 4, 'view', False)
   )
   state = step(evaluate.zeros(6), variables, _KEY, _images())

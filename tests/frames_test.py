@@ -4,7 +4,7 @@ import jax
 import numpy as np
 import own_episodes
 import pytest
-from numbered_images import assert_even, jit
+from numbered_images import assert_even
 
 from gtmm_jax.tasks import frames
 from gtmm_jax.tasks.dataset import DataError
@@ -28,7 +28,7 @@ def _companions(count):
 
 
 def _draw(task, images, keys=_KEYS):
-  return jax.device_get(jit(jax.vmap(task.sample, (0, None)))(keys, images))
+  return jax.device_get(jax.jit(jax.vmap(task.sample, (0, None)))(keys, images))
 
 
 def _held_out(count):
@@ -94,10 +94,10 @@ def test_episodes_are_those_of_their_keys(tmp_path):
   task, keys = OwnFrames(4), _KEYS[:5]
   batch = _draw(task, training, keys)
   for index, key in enumerate(keys):
-    single = jit(task.sample)(key, training)
+    single = jax.jit(task.sample)(key, training)
     np.testing.assert_array_equal(single.frames, batch.frames[index])
   arguments = jax.device_put((keys[0], training))
-  sample = jit(task.sample)
+  sample = jax.jit(task.sample)
   sample(*arguments)
   with jax.transfer_guard('disallow'):
     jax.block_until_ready(sample(*arguments))

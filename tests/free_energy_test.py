@@ -249,12 +249,6 @@ def _data(seed=0, batch=_BATCH, size=8):
   )
 
 
-# Compiled quickly rather than to run quickly.
-_jit = functools.partial(
-  jax.jit, compiler_options={'xla_backend_optimization_level': 0}
-)
-
-
 def _filled(variables):
   """Random values in the place of shapes: nothing is 0 or 1 by chance."""
   rng = np.random.default_rng(2)
@@ -280,7 +274,7 @@ def _case(name, store, networks):
   model = build.temporal_vae(name, preset, (8, 8, 1), _LENGTH, store=store)
   first = [x[0] for x in _data()]
   shapes = jax.eval_shape(model.init, jax.random.key(1), None, *first)
-  infer = _jit(
+  infer = jax.jit(
     functools.partial(free_energy.infer, model), static_argnames='train'
   )
   return model, _filled(shapes), infer
@@ -308,11 +302,11 @@ def test_scan_is_a_plain_loop(name, store, networks):
   frames, condition, noise = _data(3)
   result = infer(variables, frames, condition, noise)
 
-  @_jit
+  @jax.jit
   def first(*inputs):
     return model.apply(variables, None, *inputs)
 
-  @_jit
+  @jax.jit
   def later(state, *inputs):
     return model.apply(variables, state, *inputs)
 
@@ -343,13 +337,15 @@ def test_scan_is_a_plain_loop(name, store, networks):
 def test_watching_shows_the_core_of_every_step_of_a_plain_loop(name):
   model, variables, infer = _case(name, 'sample', 'dense')
   inputs = _data(9)
-  cores = _jit(functools.partial(free_energy.watch, model))(variables, *inputs)
+  cores = jax.jit(functools.partial(free_energy.watch, model))(
+    variables, *inputs
+  )
 
-  @_jit
+  @jax.jit
   def first(*inputs):
     return model.apply(variables, None, *inputs)
 
-  @_jit
+  @jax.jit
   def later(state, *inputs):
     return model.apply(variables, state, *inputs)
 
@@ -471,7 +467,7 @@ def test_gradients_are_finite(name, store, networks):
   model, variables, _ = _case(name, store, networks)
   frames, condition, noise = _data(8)
 
-  @_jit
+  @jax.jit
   def gradient(frames, noise):
     def loss(params):
       result = free_energy.infer(
@@ -517,7 +513,9 @@ def test_what_is_computed_again_changes_nothing(
 
   def run(recompute):
     both = functools.partial(jax.value_and_grad, has_aux=True)
-    return _jit(both(functools.partial(bound, recompute)))(variables['params'])
+    return jax.jit(both(functools.partial(bound, recompute)))(
+      variables['params']
+    )
 
   jax.tree.map(
     lambda one, other: np.testing.assert_allclose(

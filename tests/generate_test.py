@@ -24,10 +24,6 @@ _TINY = dataclasses.replace(
 _CASES = [(name, store) for name in presets.MODELS for store in presets.STORES]
 _cases = pytest.mark.parametrize(('name', 'store'), _CASES)
 _VARIANCE = np.array([0.0, 0.3, 0.8, 1.5], np.float32)
-# Compiled quickly rather than to run quickly.
-_jit = functools.partial(
-  jax.jit, compiler_options={'xla_backend_optimization_level': 0}
-)
 
 
 def _sees_frames(name, store):
@@ -67,7 +63,7 @@ def _case(name, store):
   return (
     model,
     variables,
-    _jit(functools.partial(generate.continue_episode, model)),
+    jax.jit(functools.partial(generate.continue_episode, model)),
   )
 
 
@@ -270,7 +266,7 @@ def test_colour_frames_of_the_digit_networks():
   variables = jax.tree.map(
     lambda leaf: rng.uniform(0.0, 0.2, leaf.shape).astype(np.float32), shapes
   )
-  dream = _jit(functools.partial(generate.continue_episode, model))
+  dream = jax.jit(functools.partial(generate.continue_episode, model))
   means = dream(variables, prefix, condition, noise).frames
   shape = (_DREAMED, _BATCH, 8, 8, 3)
   assert means.shape == shape

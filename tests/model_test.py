@@ -24,10 +24,6 @@ _TINY = dataclasses.replace(
   controller_size=dict.fromkeys(presets.MODELS, 8),
   attention_size=8,
 )
-# Compiled quickly rather than to run quickly.
-_jit = functools.partial(
-  jax.jit, compiler_options={'xla_backend_optimization_level': 0}
-)
 # 1 - the clipped variance: all kept, half, nothing, nothing.
 _VARIANCE = np.array([0.0, 0.5, 1.0, 1.7], np.float32)
 _KEPT = np.array([1.0, 0.5, 0.0, 0.0], np.float32)
@@ -94,9 +90,9 @@ def _case(name, store):
   """A model, its variables and two compiled calls: a whole step, a loop."""
   model = _model(name, store)
   variables = _variables(model)
-  step = _jit(lambda *args: model.apply(variables, *args, method='step'))
+  step = jax.jit(lambda *args: model.apply(variables, *args, method='step'))
 
-  @_jit
+  @jax.jit
   def run(frames, condition, noise):
     features = model.apply(variables, frames, method='encode')
     return free_energy.scan_steps(
@@ -137,7 +133,7 @@ def test_core_is_given_features_stored_latent_and_condition(store, sees_frames):
   )
   variables = _variables(model)
   frames, condition, noise = _data(2)
-  result = _jit(functools.partial(free_energy.infer, model))(
+  result = jax.jit(functools.partial(free_energy.infer, model))(
     variables, frames, condition, noise
   )
   features = model.apply(variables, frames, method='encode')
@@ -188,7 +184,7 @@ def test_step_without_a_state_starts_a_sequence(name, store):
   model, variables, step, run = _case(name, store)
   frames, condition, noise = _data(3)
 
-  @_jit
+  @jax.jit
   def both(*inputs):
     frame, c, _ = inputs
     features = model.apply(variables, frame, method='encode')
@@ -293,8 +289,8 @@ def test_any_number_of_leading_axes(name, store):
     return model.apply(variables, state, *inputs)
 
   inputs = _data(11, (2, 3))
-  many = _jit(call)(*inputs)
-  apart = _jit(jax.vmap(jax.vmap(call)))(*inputs)
+  many = jax.jit(call)(*inputs)
+  apart = jax.jit(jax.vmap(jax.vmap(call)))(*inputs)
   jax.tree.map(
     functools.partial(np.testing.assert_allclose, rtol=1e-5, atol=1e-5),
     apart,
@@ -354,7 +350,7 @@ def test_imagining_draws_from_the_prior(name, store):
   _, condition, noise = _data(15, (_BATCH,))
   features = np.zeros((_BATCH, 2 * _LATENT), np.float32)
   _, inferred = step(state, features, condition, noise)
-  after, imagined = _jit(
+  after, imagined = jax.jit(
     lambda *args: model.apply(variables, *args, method='imagine')
   )(state, condition, noise)
   mean, log_scale = inferred.prior
@@ -393,7 +389,7 @@ def test_a_summary_is_a_linear_map_of_what_is_stored(store):
   frames, condition, noise = _data(leading=(2, _BATCH))
   state = None
   for t in range(2):
-    state, step, _ = _jit(model.apply)(
+    state, step, _ = jax.jit(model.apply)(
       variables, state, frames[t], condition[t], noise[t]
     )
     if t == 0:

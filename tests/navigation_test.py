@@ -9,7 +9,6 @@ from numbered_images import (
   InOrder,
   assert_even,
   assert_frequency,
-  jit,
   make,
   numbers,
 )
@@ -27,7 +26,7 @@ _STEPS = {'up': (-1, 0), 'down': (1, 0), 'left': (0, -1), 'right': (0, 1)}
 
 @functools.cache
 def _compiled(task):
-  return jit(jax.vmap(task.sample, in_axes=(0, None)))
+  return jax.jit(jax.vmap(task.sample, in_axes=(0, None)))
 
 
 @functools.cache

@@ -1,6 +1,5 @@
 """Images that carry their number, so that tests know which one a frame is."""
 
-import functools
 from typing import NamedTuple
 
 import jax
@@ -8,10 +7,6 @@ import numpy as np
 
 from gtmm_jax.tasks.images import Images
 
-# Compiled quickly rather than to run quickly.
-jit = functools.partial(
-  jax.jit, compiler_options={'xla_backend_optimization_level': 0}
-)
 _BITS = 8
 
 

@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from numbered_images import assert_even, jit, make, numbers
+from numbered_images import assert_even, make, numbers
 
 from gtmm_jax.tasks import episode
 from gtmm_jax.tasks.recall import OneShotRecall, ParityRecall, PerfectRecall
@@ -68,7 +68,7 @@ _PSEUDOCODE = {
 
 @functools.cache
 def _compiled(task):
-  return jit(jax.vmap(task.sample, in_axes=(0, None)))
+  return jax.jit(jax.vmap(task.sample, in_axes=(0, None)))
 
 
 def _check(kind, pre_recall, recall, binarize, seed, images):

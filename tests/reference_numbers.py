@@ -17,10 +17,8 @@ def in_double(function, *arguments):
 
 @functools.cache
 def compiled(function):
-  """Compiled quickly rather than to run quickly, and once for all tests."""
-  return jax.jit(
-    function, compiler_options={'xla_backend_optimization_level': 0}
-  )
+  """A function compiled once for all tests."""
+  return jax.jit(function)
 
 
 class Reference:

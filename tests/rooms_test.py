@@ -6,7 +6,7 @@ import jax
 import numpy as np
 import pytest
 import slow_march
-from numbered_images import assert_even, jit
+from numbered_images import assert_even
 
 from gtmm_jax.tasks import rooms
 from gtmm_jax.tasks.rooms import view, walls
@@ -15,9 +15,9 @@ from gtmm_jax.tasks.rooms.scenes import BALL, CELLS, CONE, POST, WALL_HEIGHT
 _MANY = 150
 _EAST, _NORTH, _WEST, _SOUTH = np.arange(4) * np.pi / 2
 
-_make = jit(rooms.make_room)
-_place = jit(rooms.draw_place)
-_render = jit(rooms.render, static_argnums=(2, 3))
+_make = jax.jit(rooms.make_room)
+_place = jax.jit(rooms.draw_place)
+_render = jax.jit(rooms.render, static_argnums=(2, 3))
 
 
 @functools.cache
@@ -28,9 +28,9 @@ def _scene(number):
 @pytest.fixture(scope='module')
 def many():
   """Scenes with a leading axis, and a place in each."""
-  scenes = jit(jax.vmap(rooms.make_room))(np.arange(_MANY))
+  scenes = jax.jit(jax.vmap(rooms.make_room))(np.arange(_MANY))
   keys = jax.random.split(jax.random.key(1), _MANY)
-  places = jit(jax.vmap(rooms.draw_place))(keys, scenes)
+  places = jax.jit(jax.vmap(rooms.draw_place))(keys, scenes)
   return jax.device_get((scenes, places))
 
 
@@ -173,7 +173,7 @@ def test_frames_are_colours(many):
   headings = np.linspace(0, 7, _MANY, dtype=np.float32)
   poses = np.concatenate([places, headings[:, None]], 1)
   batch = jax.vmap(functools.partial(rooms.render, height=32, width=32))
-  frames = np.asarray(jit(batch)(scenes, poses))
+  frames = np.asarray(jax.jit(batch)(scenes, poses))
   assert frames.dtype == np.float32
   assert frames.shape == (_MANY, 32, 32, 3)
   assert frames.min() >= 0
@@ -371,7 +371,9 @@ def test_places_are_free_and_away_from_walls(many):
 def test_all_free_places_are_as_likely():
   scene = _scene(3)
   keys = jax.random.split(jax.random.key(2), 4_000)
-  places = np.asarray(jit(jax.vmap(rooms.draw_place, (0, None)))(keys, scene))
+  places = np.asarray(
+    jax.jit(jax.vmap(rooms.draw_place, (0, None)))(keys, scene)
+  )
   x, y = np.floor(places).astype(int).T
   counts = np.bincount(CELLS * y + x, minlength=CELLS**2)
   free = ~scene.solid
@@ -393,7 +395,7 @@ def _draw(images, seed, count=100):
   return {np.asarray(x).tobytes() for x in np.asarray(scenes.things.color)}
 
 
-_draw_many = jit(jax.vmap(lambda key, images: images.draw(key), (0, None)))
+_draw_many = jax.jit(jax.vmap(lambda key, images: images.draw(key), (0, None)))
 
 
 def test_rooms_are_drawn_from_their_numbers():

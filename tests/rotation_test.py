@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from numbered_images import assert_even, jit
+from numbered_images import assert_even
 
 from gtmm_jax.tasks import rooms, rotation
 from gtmm_jax.tasks.rooms.view import FIELD_OF_VIEW
@@ -23,7 +23,7 @@ _KEYS = jax.random.split(jax.random.key(4), 3)
 
 @functools.cache
 def _sample():
-  return jit(jax.vmap(_TASK.sample, in_axes=(0, None)))
+  return jax.jit(jax.vmap(_TASK.sample, in_axes=(0, None)))
 
 
 @functools.cache
@@ -44,7 +44,7 @@ def _poses(length):
   keys = jax.random.split(jax.random.key(length), _MANY)
   with pytest.MonkeyPatch.context() as patch:
     patch.setattr(rotation.rooms, 'render', _show_pose)
-    batch = jit(jax.vmap(task.sample, (0, None)))(keys, _TRAINING)
+    batch = jax.jit(jax.vmap(task.sample, (0, None)))(keys, _TRAINING)
     batch = jax.device_get(batch)
   shown = batch.frames[:, :, 0, 0].astype(np.float64)
   # One room an episode.
@@ -165,7 +165,7 @@ def test_second_turn_shows_what_the_first_did():
 
 
 def test_batch_is_its_singles():
-  single = jit(_TASK.sample)
+  single = jax.jit(_TASK.sample)
   for b, key in enumerate(_KEYS):
     one = jax.device_get(single(key, _TRAINING))
     other = jax.tree.map(lambda leaf, b=b: leaf[b], _batch())

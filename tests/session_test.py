@@ -352,17 +352,7 @@ def test_where_a_class_is_asked_for_a_classifier_judges(tmp_path, capsys):
   assert 'of held-out digits' in capsys.readouterr().out
 
 
-@pytest.fixture
-def quickly_compiled():
-  """Programs that are run a few times are compiled with little care."""
-  jax.config.update('jax_disable_most_optimizations', True)
-  yield
-  jax.config.update('jax_disable_most_optimizations', False)
-
-
-def test_a_run_of_rotation_measures_its_dreams_beside_copies(
-  tmp_path, capsys, quickly_compiled
-):
+def test_a_run_of_rotation_measures_its_dreams_beside_copies(tmp_path, capsys):
   _run(
     tmp_path,
     task='rotation',

@@ -83,7 +83,7 @@ def test_captions_and_lines_are_those_of_the_episodes(task, numbered, drawn):
   made = tasks.TASKS[task](**sizes)
   for index, row in enumerate(rows):
     key = jax.random.fold_in(jax.random.key(3), index)
-    episode = numbered_images.jit(made.sample)(key, numbered_images.make(40))
+    episode = jax.jit(made.sample)(key, numbered_images.make(40))
     np.testing.assert_array_equal(row.frames, episode.frames)
     np.testing.assert_array_equal(row.marks, episode.predictable)
     texts = list(row.captions)

@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from numbered_images import assert_even, assert_frequency, jit, make, numbers
+from numbered_images import assert_even, assert_frequency, make, numbers
 
 from gtmm_jax.tasks import TASKS, episode
 from gtmm_jax.tasks.images import Images
@@ -31,7 +31,7 @@ def _task(name, sizes, binarize=False):
 
 @functools.cache
 def _compiled(task):
-  return jit(jax.vmap(task.sample, in_axes=(0, None)))
+  return jax.jit(jax.vmap(task.sample, in_axes=(0, None)))
 
 
 @functools.cache
@@ -99,7 +99,7 @@ def test_episodes_of_a_batch_differ(name, sizes):
 @pytest.mark.parametrize(('name', 'sizes'), [_CASES[1], _CASES[5]])
 def test_batch_is_its_singles(name, sizes):
   task = _task(name, sizes)
-  made, sample = _batch(task), jit(task.sample)
+  made, sample = _batch(task), jax.jit(task.sample)
   for b, key in enumerate(_KEYS):
     _same(sample(key, make()), jax.tree.map(lambda leaf, b=b: leaf[b], made))
 
@@ -189,7 +189,7 @@ class _Drawn(NamedTuple):
 
 @functools.cache
 def _draw(binarize):
-  return jit(
+  return jax.jit(
     functools.partial(episode.draw_images, count=50, binarize=binarize)
   )
 
@@ -236,7 +236,7 @@ def test_draws_are_images_with_their_labels():
 def test_draws_are_uniform_and_independent():
   images, count = make(8), 5
   keys = jax.random.split(jax.random.key(4), 4_000)
-  frames, _ = jit(
+  frames, _ = jax.jit(
     jax.vmap(lambda key: episode.draw_images(key, images, count, False))
   )(keys)
   drawn = numbers(frames)
@@ -252,9 +252,9 @@ def test_draws_are_uniform_and_independent():
 
 def test_binarized_pixels_are_on_as_often_as_they_are_grey():
   images, count = make(1), 20_000
-  frames, _ = jit(lambda key: episode.draw_images(key, images, count, True))(
-    jax.random.key(7)
-  )
+  frames, _ = jax.jit(
+    lambda key: episode.draw_images(key, images, count, True)
+  )(jax.random.key(7))
   grey = images.pixels[0] / 255.0
   error = np.sqrt(grey * (1 - grey) / count)
   assert (np.abs(np.mean(frames, axis=0) - grey) <= 5 * error).all()
@@ -270,7 +270,7 @@ def test_binarized_pixels_are_on_as_often_as_they_are_grey():
 @functools.cache
 def _of_classes(binarize=False):
   draw = functools.partial(episode.draw_of_classes, count=3, binarize=binarize)
-  return jit(jax.vmap(draw, in_axes=(0, None, 0)))
+  return jax.jit(jax.vmap(draw, in_axes=(0, None, 0)))
 
 
 def _draw_of_classes(labels, classes, binarize=False, seed=5):
@@ -340,7 +340,7 @@ def test_classes_of_sixty_thousand_images():
   pixels = (np.arange(60_000)[:, None] >> np.arange(16) & 1) * np.uint8(255)
   images = Images(pixels.reshape(-1, 4, 4, 1), labels)
   classes = np.arange(8_000, dtype=np.int32) % 2
-  frames = jit(
+  frames = jax.jit(
     lambda key, images: episode.draw_of_classes(key, images, classes, 2, False)
   )(jax.random.key(8), images)
   drawn = np.asarray(frames).reshape(-1, 16).astype(int) @ (1 << np.arange(16))

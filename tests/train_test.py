@@ -27,10 +27,6 @@ _TINY = dataclasses.replace(
   controller_size=dict.fromkeys(presets.MODELS, 8),
   attention_size=8,
 )
-# Compiled quickly rather than to run quickly.
-_jit = functools.partial(
-  jax.jit, compiler_options={'xla_backend_optimization_level': 0}
-)
 
 
 def _digits():
@@ -64,15 +60,15 @@ _KEY = jax.random.fold_in(jax.random.key(7), 0)
 _OPTIMIZER = optax.chain(
   optax.clip_by_global_norm(10.0), optax.sgd(0.02, momentum=0.9)
 )
-_draw = _jit(functools.partial(train.batch, _PROBLEM))
-_objective = _jit(functools.partial(train.objective, _PROBLEM))
+_draw = jax.jit(functools.partial(train.batch, _PROBLEM))
+_objective = jax.jit(functools.partial(train.objective, _PROBLEM))
 
 
 @functools.cache
 def _compiled():
   """A fresh state and the compiled step."""
-  init = _jit(functools.partial(train.init_state, _PROBLEM, _OPTIMIZER))
-  step = _jit(functools.partial(train.train_step, _PROBLEM, _OPTIMIZER))
+  init = jax.jit(functools.partial(train.init_state, _PROBLEM, _OPTIMIZER))
+  step = jax.jit(functools.partial(train.train_step, _PROBLEM, _OPTIMIZER))
   return init(_KEY, _IMAGES), step
 
 
@@ -116,7 +112,9 @@ def test_batch_is_of_independent_episodes():
   assert not np.array_equal(frames[:, 0], frames[:, 1])
   assert len(np.unique(noise)) == noise.size
   many = dataclasses.replace(_PROBLEM, batch_size=2_000)
-  noise = np.asarray(_jit(lambda key: train.batch(many, key, _IMAGES)[1])(_KEY))
+  noise = np.asarray(
+    jax.jit(lambda key: train.batch(many, key, _IMAGES)[1])(_KEY)
+  )
   count = noise.size
   assert abs(noise.mean()) < 5 / np.sqrt(count)
   assert abs(noise.var() - 1) < 5 * np.sqrt(2 / count)
@@ -137,7 +135,7 @@ def test_step_is_the_optimiser_applied_to_the_gradient_of_a_plain_loop():
   start, step = _compiled()
   model = _PROBLEM.model
 
-  @_jit
+  @jax.jit
   def gradient(params, batch_stats, episode, noise):
     def loss(params):
       variables = {'params': params, 'batch_stats': batch_stats}
@@ -174,7 +172,7 @@ def test_step_is_the_optimiser_applied_to_the_gradient_of_a_plain_loop():
 def test_steps_are_those_of_the_naive_road():
   model = _PROBLEM.model.clone(store='sample')
   problem = dataclasses.replace(_PROBLEM, model=model)
-  step = _jit(functools.partial(train.train_step, problem, _OPTIMIZER))
+  step = jax.jit(functools.partial(train.train_step, problem, _OPTIMIZER))
   state = train.init_state(problem, _OPTIMIZER, _KEY, _IMAGES)
   naive = naive_road.State(state.params, state.batch_stats, state.optimizer)
   naive_step = naive_road.training_step(problem, _OPTIMIZER)
@@ -285,11 +283,11 @@ def test_gradient_that_is_not_finite_fails_though_the_bound_is():
   )
   start = jax.tree.map(lambda leaf: np.zeros(leaf.shape, leaf.dtype), shapes)
   start = start._replace(failed_at=np.int32(-1))
-  loss, _ = _jit(functools.partial(train.objective, problem))(
+  loss, _ = jax.jit(functools.partial(train.objective, problem))(
     start.params, start.batch_stats, *_draw(_KEY, _IMAGES)
   )
   assert np.isfinite(loss)
-  state = _jit(functools.partial(train.train_step, problem, _OPTIMIZER))(
+  state = jax.jit(functools.partial(train.train_step, problem, _OPTIMIZER))(
     start, _KEY, _IMAGES
   )
   assert _same(state, start._replace(step=1, failed_at=1))
@@ -313,7 +311,7 @@ def test_run_is_a_function_of_seed_replica_and_step():
 
 def test_initial_parameters_depend_on_the_replica():
   optimizer = optax.sgd(0.1)
-  init = _jit(
+  init = jax.jit(
     lambda key: train.init_state(_PROBLEM, optimizer, key, _IMAGES).params
   )
   one, again = init(_KEY), init(_KEY)
