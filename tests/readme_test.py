@@ -182,7 +182,9 @@ def test_the_table_of_what_to_expect_is_that_of_the_result():
   assert sorted(told) == sorted(rows)
 
 
-@pytest.mark.parametrize('name, metric', [('tasks', 'ratio')])
+@pytest.mark.parametrize(
+  'name, metric', [('tasks', 'ratio'), ('memories', 'kl_last')]
+)
 def test_the_table_of_a_study_is_that_of_its_result(name, metric):
   path = ROOT / 'experiments' / 'results' / f'{name}.json'
   cells = json.loads(path.read_text())
