@@ -1,5 +1,6 @@
 """Whole runs: their records, interruptions, continuation, and mistakes."""
 
+import functools
 import json
 import os
 import pathlib
@@ -21,7 +22,8 @@ import own_episodes
 import preparation
 import session
 
-from gtmm_jax import checkpoints, presets, records, train
+from gtmm_jax import checkpoints, classifier, presets, records, train
+from gtmm_jax.tasks import rooms
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 RUN = ROOT / 'experiments' / 'run.py'
@@ -341,10 +343,14 @@ def test_a_complete_run_prints_its_summary_and_trains_nothing(
   assert (whole / 'metrics.jsonl').read_bytes() == before
 
 
-def test_where_a_class_is_asked_for_a_classifier_judges(tmp_path, capsys):
+def test_where_a_class_is_asked_for_a_classifier_judges(
+  tmp_path, capsys, monkeypatch
+):
+  soon = functools.partial(classifier.fit, steps=300)
+  monkeypatch.setattr(classifier, 'fit', soon)
   _run(tmp_path, task='parity_recall', pre_recall=3, steps=2, replicas=1)
   evaluation = records.read_evaluation(tmp_path)
-  assert evaluation['classifier_accuracy'] > 0.95
+  assert 0.9 < evaluation['classifier_accuracy'] < 1
   for name in ('retrieval_ahead', 'retrieval_free'):
     assert 0 <= evaluation[name][0] <= 1
   # Of two classes, chance is what position tells, not what memory does.
@@ -352,7 +358,18 @@ def test_where_a_class_is_asked_for_a_classifier_judges(tmp_path, capsys):
   assert 'of held-out digits' in capsys.readouterr().out
 
 
-def test_a_run_of_rotation_measures_its_dreams_beside_copies(tmp_path, capsys):
+def _striped(scene, pose, height, width):
+  """Stripes that turn with the camera, whatever the room."""
+  across = jnp.linspace(0, 3, 3 * width).reshape(width, 3)
+  stripes = 0.5 + 0.4 * jnp.sin(across + pose[2])
+  return jnp.broadcast_to(stripes, (height, width, 3))
+
+
+def test_a_run_of_rotation_measures_its_dreams_beside_copies(
+  tmp_path, capsys, monkeypatch
+):
+  # A run has six programs that draw rooms, which are long to compile.
+  monkeypatch.setattr(rooms, 'render', _striped)
   _run(
     tmp_path,
     task='rotation',
