@@ -164,7 +164,9 @@ def _data(recorded: dict[str, Any]) -> dict[str, Any]:
   folder = recorded['flag'].partition(':')[2]
   source = recorded['source']
   if folder:
-    source = source.replace(str(pathlib.Path(folder).expanduser()), 'FOLDER')
+    # With the colon: the name alone may be a word of the rest, too.
+    path = pathlib.Path(folder).expanduser()
+    source = source.replace(f'{path}: ', 'FOLDER: ', 1)
   return {'source': source, 'checksum': recorded['checksum']}
 
 

@@ -346,11 +346,11 @@ def test_a_complete_run_prints_its_summary_and_trains_nothing(
 def test_where_a_class_is_asked_for_a_classifier_judges(
   tmp_path, capsys, monkeypatch
 ):
-  soon = functools.partial(classifier.fit, steps=300)
+  soon = functools.partial(classifier.fit, steps=600)
   monkeypatch.setattr(classifier, 'fit', soon)
   _run(tmp_path, task='parity_recall', pre_recall=3, steps=2, replicas=1)
   evaluation = records.read_evaluation(tmp_path)
-  assert 0.9 < evaluation['classifier_accuracy'] < 1
+  assert evaluation['classifier_accuracy'] > 0.95
   for name in ('retrieval_ahead', 'retrieval_free'):
     assert 0 <= evaluation[name][0] <= 1
   # Of two classes, chance is what position tells, not what memory does.

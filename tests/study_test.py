@@ -210,6 +210,16 @@ def test_images_are_given_to_each_run(tmp_path):
   assert 'here' not in table
 
 
+def test_a_folder_named_like_a_word_leaves_the_rest_as_it_is():
+  recorded = {
+    'flag': 'files:digits',
+    'source': 'digits of ours, from digits: 3 digits',
+    'checksum': '0',
+  }
+  told = study_table._data(recorded)['source']
+  assert told == 'digits of ours, from FOLDER: 3 digits'
+
+
 def test_a_cell_that_fails_is_named_and_the_others_are_kept(tmp_path):
   grid = _grid(tmp_path, {'cells': [_block(['lru', 'dnc'])]})
   output = tmp_path / 'deep' / 'tasks'
