@@ -34,13 +34,7 @@ def _benchmark(folder: pathlib.Path, *flags: str):
   return subprocess.run(
     [sys.executable, str(_PROGRAM), '--json=numbers.json', *flags],
     cwd=folder,
-    env={
-      **os.environ,
-      'PYTHONPATH': paths,
-      'COLUMNS': '80',
-      # Compiling is most of the time, and what is compiled is not judged.
-      'JAX_DISABLE_MOST_OPTIMIZATIONS': '1',
-    },
+    env={**os.environ, 'PYTHONPATH': paths, 'COLUMNS': '80'},
     capture_output=True,
     text=True,
     check=False,

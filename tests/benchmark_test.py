@@ -14,6 +14,7 @@ import subprocess
 import sys
 
 import numpy as np
+import program_flags
 import pytest
 
 from experiments import accelerator_report
@@ -34,12 +35,15 @@ needs_bash = pytest.mark.skipif(_BASH is None, reason='bash is not installed')
 
 def _run(command: list, folder: pathlib.Path, **variables: str):
   """Runs a command in a folder; the project is found there, as if installed."""
-  env = {**os.environ, 'PYTHONPATH': str(_ROOT), 'COLUMNS': '80', **variables}
-  env.pop('XLA_FLAGS', None)
   return subprocess.run(
     [str(word) for word in command],
     cwd=folder,
-    env=env,
+    env={
+      **program_flags.environment(),
+      'PYTHONPATH': str(_ROOT),
+      'COLUMNS': '80',
+      **variables,
+    },
     capture_output=True,
     text=True,
     check=False,
@@ -83,8 +87,6 @@ def measured(digits: pathlib.Path, tmp_path_factory: pytest.TempPathFactory):
     '--seconds=0.2',
     f'--data=files:{digits}',
     '--json=numbers.json',
-    # Compiling is most of the time here, and what is compiled is not judged.
-    JAX_DISABLE_MOST_OPTIMIZATIONS='1',
   )
   assert result.returncode == 0, result.stderr
   assert [path.name for path in folder.iterdir()] == ['numbers.json']
@@ -205,7 +207,6 @@ def test_other_roads_and_an_earlier_measurement_stand_beside(
     '--compare=old.json',
     '--naive',
     '--pytorch=eager',
-    JAX_DISABLE_MOST_OPTIMIZATIONS='1',
   )
   assert result.returncode == 0, result.stderr
   new = json.loads((tmp_path / 'new.json').read_text())

@@ -2,6 +2,8 @@
 
 import os
 import pathlib
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
 
 # JAX reads its platform when it is first imported. Tests run on the CPU, on a
@@ -25,6 +27,8 @@ os.environ['PYTHONPATH'] = os.pathsep.join(
 chex.set_n_cpu_devices(4)
 
 _SHARED = _ROOT.parent / 'shared'
+# Compiles loops in half the time; XLA of later versions no longer has it.
+_PLAIN_LOOPS = '--xla_cpu_use_fusion_emitters=false'
 _LIMIT = 300.0
 _SLOW_LIMIT = 1800.0
 
@@ -33,11 +37,25 @@ def pytest_configure(config: pytest.Config) -> None:
   """Compiles with little care, unless tests that learn for minutes run.
 
   Most tests run a program once or twice, so that compiling it well costs more
-  than it gains: a quarter of all time. Programs that tests start follow.
+  than it gains: more than half of all time. Programs that tests start follow.
   """
   if config.option.markexpr == 'not slow':
     os.environ['JAX_DISABLE_MOST_OPTIMIZATIONS'] = '1'
     jax.config.update('jax_disable_most_optimizations', True)
+    flags = os.environ['XLA_FLAGS']
+    # Processes that share the tests have the variables of the first.
+    if _PLAIN_LOOPS not in flags and _is_known_to_xla(_PLAIN_LOOPS):
+      os.environ['XLA_FLAGS'] = f'{flags} {_PLAIN_LOOPS}'
+
+
+def _is_known_to_xla(flag: str) -> bool:
+  """Whether XLA starts with a flag; with one unknown it ends the process."""
+  return not subprocess.run(
+    [sys.executable, '-c', 'import jax; jax.devices()'],
+    env={**os.environ, 'JAX_PLATFORMS': 'cpu', 'XLA_FLAGS': flag},
+    capture_output=True,
+    check=False,
+  ).returncode
 
 
 def pytest_collection_modifyitems(
@@ -62,13 +80,18 @@ def pytest_collection_modifyitems(
 def _compile_once(tmp_path_factory: pytest.TempPathFactory) -> None:
   """Lets the tests of one session share compiled programs.
 
-  Whole runs compile the same programs again and again: 5 s in place of 40. The
-  folder is new for each session, since the CPU backend turns entries away, or
-  crashes on them, where machine or version differ by a little.
+  Whole runs compile the same programs again and again: 5 s in place of 40;
+  programs that tests start find them, too. The folder is new for each session,
+  since the CPU backend turns entries away, or crashes on them, where machine or
+  version differ by a little.
   """
   folder = tmp_path_factory.mktemp('compiled')
-  jax.config.update('jax_compilation_cache_dir', str(folder))
-  jax.config.update('jax_persistent_cache_min_compile_time_secs', 0.3)
+  for name, value in (
+    ('jax_compilation_cache_dir', str(folder)),
+    ('jax_persistent_cache_min_compile_time_secs', 0.3),
+  ):
+    jax.config.update(name, value)
+    os.environ[name.upper()] = str(value)
 
 
 @pytest.fixture(scope='module', autouse=True)

@@ -17,19 +17,17 @@ from gtmm_jax import records
 PROGRAM = (
   pathlib.Path(__file__).resolve().parents[1] / 'experiments' / 'copy_task.py'
 )
-# Compiling is most of the time of a few steps.
-UNOPTIMISED = {'JAX_DISABLE_MOST_OPTIMIZATIONS': '1'}
 FIELDS = ('inputs', 'targets', 'recalled')
 
 
-def _run(folder, *flags, **variables):
+def _run(folder, *flags):
   return subprocess.run(
     [sys.executable, str(PROGRAM), *flags],
     cwd=folder,
     capture_output=True,
     text=True,
     check=False,
-    env={**os.environ, 'COLUMNS': '80', **variables},
+    env={**os.environ, 'COLUMNS': '80'},
   )
 
 
@@ -196,7 +194,6 @@ def written(tmp_path_factory):
     '--controller_size=5',
     '--evaluation_episodes=4',
     '--workdir=results',
-    **UNOPTIMISED,
   )
   assert result.returncode == 0, result.stderr
   return folder / 'results', result.stdout
@@ -254,7 +251,7 @@ def test_the_same_command_gives_the_same_numbers_in_place_of_the_old(
   flags = [f'--{name}={value}' for name, value in settings.items()]
   old = {'core': 'dnc', 'seed': 7, 'step': 1, 'bits': 1.0}
   records.append_metrics(workdir, old)
-  result = _run(tmp_path, *flags, f'--workdir={workdir}', **UNOPTIMISED)
+  result = _run(tmp_path, *flags, f'--workdir={workdir}')
   assert result.returncode == 0, result.stderr
   found = [line['bits'] for line in records.read_metrics(workdir)]
   assert found == [

@@ -1,6 +1,7 @@
-"""What the flags of a program are where none is given."""
+"""What a program that tests start finds where nothing is given."""
 
 import ast
+import os
 import pathlib
 import subprocess
 import sys
@@ -28,3 +29,10 @@ def defaults(program: pathlib.Path, names: Iterable[str]) -> dict[str, Any]:
     check=True,
   ).stdout
   return ast.literal_eval(printed)
+
+
+def environment() -> dict[str, str]:
+  """The variables here, but for the devices: the program makes its own."""
+  words = os.environ.get('XLA_FLAGS', '').split()
+  flags = ' '.join(word for word in words if 'device_count' not in word)
+  return {**os.environ, 'XLA_FLAGS': flags}

@@ -20,6 +20,7 @@ import command
 import drawing
 import own_episodes
 import preparation
+import program_flags
 import session
 
 from gtmm_jax import checkpoints, classifier, presets, records, train
@@ -225,7 +226,7 @@ def test_a_killed_process_goes_on_to_the_same_records(whole, tmp_path):
   program = KILLED.format(folder=str(RUN.parent), program=str(RUN))
   result = subprocess.run(
     [sys.executable, '-c', program, *_command(workdir)[2:]],
-    env={**os.environ, 'XLA_FLAGS': '', 'PYTHONPATH': str(ROOT)},
+    env={**program_flags.environment(), 'PYTHONPATH': str(ROOT)},
     capture_output=True,
     text=True,
     check=False,
