@@ -183,7 +183,8 @@ def test_the_table_of_what_to_expect_is_that_of_the_result():
 
 
 @pytest.mark.parametrize(
-  'name, metric', [('tasks', 'ratio'), ('memories', 'kl_last')]
+  'name, metric',
+  [('tasks', 'ratio'), ('memories', 'kl_last'), ('ablation', 'ratio')],
 )
 def test_the_table_of_a_study_is_that_of_its_result(name, metric):
   path = ROOT / 'experiments' / 'results' / f'{name}.json'
