@@ -91,7 +91,7 @@ def slow_asked(parameters, x, h, core):
   asked = {}
   if has_content:
     of_h['strengths'], of_s['queries'] = (HEADS,), (HEADS, KEY)
-    known = x if 'controller_keys' in core.without else seen
+    known = x if 'controller_keys' in core.without else [*x, *(4 * h)]
     asked['key'] = known @ parameters['key']['kernel']
   for layer, given, parts in (('linear', h, of_h), ('situation', seen, of_s)):
     asked |= plain_loops.cut(parts, affine(parameters[layer], given))

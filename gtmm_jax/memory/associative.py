@@ -19,6 +19,9 @@ Array = jax.Array
 ADDRESSINGS = ('age', 'arrival', 'content')
 # What can be left out, to see what it is good for.
 PARTS = (*ADDRESSINGS, 'shared_keys', 'controller_keys')
+# Of h_t in keys. Beside latents of variance one an LSTM's output is small, and
+# a key that hears little of h_t tells frames apart, but not places.
+CONTROLLER_WEIGHT = 4.0
 
 
 class AssociativeState(NamedTuple):
@@ -60,8 +63,9 @@ class Associative(nn.RNNCellBase):
 
     h_t = LSTM(h_{t-1}, [z_{t-1}, c_t])
     s_t = [z_{t-1}, c_t, h_t]
-    key_t = A s_t / |A s_t|,      stored with z_t at t + 1
-    query^r_t = (A + B^r) s_t, of length one; B^r is zero at the start
+    a_t = A [z_{t-1}, c_t, 4 h_t]
+    key_t = a_t / |a_t|,          stored with z_t at t + 1
+    query^r_t = a_t + B^r s_t, of length one; B^r is zero at the start
     w^{r,content}_t = softmax_n(beta^r_t query^r_t . key_n)
     w^{r,age}_t, w^{r,arrival}_t = k(s_t) / sum(k(s_t)), k as in section 3.1,
       over slots by the age of what they hold, and by its order of arrival
@@ -174,6 +178,7 @@ class Associative(nn.RNNCellBase):
         starts_at_zero='shared_keys' not in self.without,
       )
     s = jnp.concatenate([inputs, h], axis=-1)
+    known = jnp.concatenate([inputs, CONTROLLER_WEIGHT * h], axis=-1)
     asked = interface.linear(h, of_h, 'linear')
     asked |= interface.linear(s, of_s, 'situation')
     if 'content' not in self.without:
@@ -182,7 +187,7 @@ class Associative(nn.RNNCellBase):
         use_bias=False,
         dot_general=products.dot_general,
         name='key',
-      )(inputs if 'controller_keys' in self.without else s)
+      )(inputs if 'controller_keys' in self.without else known)
     return asked
 
   def _question(
