@@ -12,7 +12,12 @@ from plain_loops import affine, sigmoid, softplus
 
 from gtmm_jax import presets
 from gtmm_jax.memory import reading
-from gtmm_jax.memory.associative import PARTS, Associative, _by_slot
+from gtmm_jax.memory.associative import (
+  CONTROLLER_WEIGHT,
+  PARTS,
+  Associative,
+  _by_slot,
+)
 
 # More steps than slots, so that the oldest latents go.
 STEPS, BATCH, LATENT, CONDITION, SLOTS, HEADS = 9, 3, 2, 3, 4, 2
@@ -301,6 +306,23 @@ def test_at_the_start_a_situation_finds_what_followed_it():
     # The step that is given latent t - 5 for the second time.
     found = np.argmax(states.read_weights[t], -1)
     np.testing.assert_array_equal(found, t - 5)
+
+
+@pytest.mark.parametrize('latent, controller', [(16, 64), (32, 128), (64, 425)])
+def test_at_the_start_what_went_before_counts_in_keys_as_a_latent_does(
+  latent, controller
+):
+  core = Associative(latent, slots=20, controller_size=controller)
+  inputs = np.random.default_rng(7).normal(size=(20, 8, latent))
+  carry = core.initialize_carry(jax.random.key(0), inputs.shape[1:])
+  variables = core.init(jax.random.key(1), carry, inputs[0])
+  _, contexts = scan(core, variables, inputs)
+  kernel = variables['params']['key']['kernel']
+  of_latent = inputs[-1] @ kernel[:latent]
+  h = CONTROLLER_WEIGHT * contexts[-1, :, -controller:]
+  of_past = h @ kernel[latent:]
+  ratio = np.linalg.norm(of_past) / np.linalg.norm(of_latent)
+  assert 0.7 < ratio < 1.4
 
 
 def test_condition_reaches_keys_and_not_the_store(inputs):
