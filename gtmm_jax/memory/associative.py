@@ -19,8 +19,7 @@ Array = jax.Array
 ADDRESSINGS = ('age', 'arrival', 'content')
 # What can be left out, to see what it is good for.
 PARTS = (*ADDRESSINGS, 'shared_keys', 'controller_keys')
-# Of h_t in keys. Beside latents of variance one an LSTM's output is small, and
-# a key that hears little of h_t tells frames apart, but not places.
+# Of h_t in keys: what an LSTM gives at the start is small beside latents.
 CONTROLLER_WEIGHT = 4.0
 
 
@@ -73,7 +72,9 @@ class Associative(nn.RNNCellBase):
     context = [w^1_t . M * sigmoid(g^1_t), ..., w^R_t . M * sigmoid(g^R_t), h_t]
 
   with beta_t = softplus(linear(h_t)), near `initial_strength` at the start, and
-  g_t linear in h_t. Where more than N latents arrive, the oldest goes.
+  g_t linear in h_t. Counted four times h_t makes as much of a key at the start
+  as latents of variance one, so that keys tell places apart, too, which only
+  the controller knows. Where more than N latents arrive, the oldest goes.
 
   Attributes:
     latent_size: Z, the first Z features of the input are stored.
