@@ -11,13 +11,8 @@ import pytest
 from plain_loops import affine, sigmoid, softplus
 
 from gtmm_jax import presets
-from gtmm_jax.memory import reading
-from gtmm_jax.memory.associative import (
-  CONTROLLER_WEIGHT,
-  PARTS,
-  Associative,
-  _by_slot,
-)
+from gtmm_jax.memory import interface, reading
+from gtmm_jax.memory.associative import PARTS, Associative, _by_slot
 
 # More steps than slots, so that the oldest latents go.
 STEPS, BATCH, LATENT, CONDITION, SLOTS, HEADS = 9, 3, 2, 3, 4, 2
@@ -319,7 +314,7 @@ def test_at_the_start_what_went_before_counts_in_keys_as_a_latent_does(
   _, contexts = scan(core, variables, inputs)
   kernel = variables['params']['key']['kernel']
   of_latent = inputs[-1] @ kernel[:latent]
-  h = CONTROLLER_WEIGHT * contexts[-1, :, -controller:]
+  h = interface.CONTROLLER_WEIGHT * contexts[-1, :, -controller:]
   of_past = h @ kernel[latent:]
   ratio = np.linalg.norm(of_past) / np.linalg.norm(of_latent)
   assert 0.7 < ratio < 1.4

@@ -82,7 +82,8 @@ def test_words_of_latents_carry_the_question_asked_a_step_before(
   latent = np.asarray(asked['inputs'][:, :LATENT])
   seen = np.concatenate([asked['h'], latent], axis=-1)
   close = {'rtol': 1e-5, 'atol': 1e-6}
-  tag = affine(variables, 'tag', seen)
+  known = np.concatenate([4 * asked['h'], latent], axis=-1)
+  tag = affine(variables, 'tag', known)
   np.testing.assert_allclose(found.tag, tag, **close)
   correction = affine(variables, 'read_keys', seen).reshape(2, READS, WORD)
   for head in range(READS):

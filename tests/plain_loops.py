@@ -92,7 +92,7 @@ def question(core, parameters, h, x, tag):
   latent = x[: core.latent_size]
   seen = np.concatenate([h, latent])
   word = np.concatenate([latent, tag])
-  tag = affine(parameters['tag'], seen)
+  tag = affine(parameters['tag'], np.concatenate([4 * h, latent]))
   asked = np.concatenate([np.zeros_like(latent), tag])
   correction = affine(parameters['read_keys'], seen)
   keys = asked + correction.reshape(core.read_heads, core.word_size)

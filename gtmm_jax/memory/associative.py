@@ -19,8 +19,6 @@ Array = jax.Array
 ADDRESSINGS = ('age', 'arrival', 'content')
 # What can be left out, to see what it is good for.
 PARTS = (*ADDRESSINGS, 'shared_keys', 'controller_keys')
-# Of h_t in keys: what an LSTM gives at the start is small beside latents.
-CONTROLLER_WEIGHT = 4.0
 
 
 class AssociativeState(NamedTuple):
@@ -179,7 +177,7 @@ class Associative(nn.RNNCellBase):
         starts_at_zero='shared_keys' not in self.without,
       )
     s = jnp.concatenate([inputs, h], axis=-1)
-    known = jnp.concatenate([inputs, CONTROLLER_WEIGHT * h], axis=-1)
+    known = jnp.concatenate([inputs, interface.CONTROLLER_WEIGHT * h], axis=-1)
     asked = interface.linear(h, of_h, 'linear')
     asked |= interface.linear(s, of_s, 'situation')
     if 'content' not in self.without:

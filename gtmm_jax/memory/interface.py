@@ -12,6 +12,10 @@ from gtmm_jax.memory import addressing, core, gradients, products
 from gtmm_jax.memory.lstm import LSTM
 
 Array = jax.Array
+# Of h_t in what a latent is stored with: at the start an LSTM's output is small
+# beside latents of variance one, and counted once it would tell frames apart,
+# but not places, which only the controller knows.
+CONTROLLER_WEIGHT = 4.0
 
 
 class Part(NamedTuple):
@@ -52,7 +56,7 @@ class Interface(nn.Module):
 
   With them, a word written at t is [z_{t-1}, tag_{t-1}]: the latent beside a
   tag that was made a step earlier, before that latent was known, tag_t =
-  A [h_t, z_{t-1}]. A read key starts as the same question without its answer,
+  A [4 h_t, z_{t-1}]. A read key starts as the same question without its answer,
   [0, tag_t], plus a correction B [h_t, z_{t-1}] that is zero at first. So a
   situation that comes again finds what followed it (Gemici et al. 2017 say of
   navigation that these memories "collocate the new memories with context
@@ -103,11 +107,12 @@ class Interface(nn.Module):
   def _question(self, h: Array, latent: Array) -> tuple[Array, Array]:
     """Read keys [..., R, W] and tag [..., W - Z]."""
     seen = jnp.concatenate([h, latent], axis=-1)
+    known = jnp.concatenate([CONTROLLER_WEIGHT * h, latent], axis=-1)
     tag = nn.Dense(
       self.word_size - self.latent_size,
       dot_general=products.dot_general,
       name='tag',
-    )(seen)
+    )(known)
     correction = nn.Dense(
       self.read_heads * self.word_size,
       kernel_init=nn.initializers.zeros,
