@@ -177,16 +177,19 @@ class Associative(nn.RNNCellBase):
         starts_at_zero='shared_keys' not in self.without,
       )
     s = jnp.concatenate([inputs, h], axis=-1)
-    known = jnp.concatenate([inputs, interface.CONTROLLER_WEIGHT * h], axis=-1)
     asked = interface.linear(h, of_h, 'linear')
     asked |= interface.linear(s, of_s, 'situation')
     if 'content' not in self.without:
+      known = inputs
+      if 'controller_keys' not in self.without:
+        weighed = interface.CONTROLLER_WEIGHT * h
+        known = jnp.concatenate([inputs, weighed], axis=-1)
       asked['key'] = nn.Dense(
         self.key_size,
         use_bias=False,
         dot_general=products.dot_general,
         name='key',
-      )(inputs if 'controller_keys' in self.without else known)
+      )(known)
     return asked
 
   def _question(
