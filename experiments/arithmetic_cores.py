@@ -88,11 +88,14 @@ def _associative_core(
       *perceptron((seen, preset.attention_size, 2 * places)),
       dense(seen, key, bias=False),
       dense(seen, heads * key),
-      dense(hidden, heads),
+      # Strengths and successions; shares.
+      dense(hidden, 2 * heads),
       dense(hidden, 3 * heads),
       dense(hidden, retrieved),
-      # Cosines, weights of each addressing, and what they are mixed to.
+      # Cosines, and what follows the last read; weights of each addressing, and
+      # what they are mixed to.
       Layer(2 * heads * keys, moved=2 * 5 * places),
+      Layer(2 * places, moved=2 * places),
       Layer(2 * 3 * places),
     ],
     links=[],

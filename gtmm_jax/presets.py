@@ -42,6 +42,7 @@ ASSOCIATIVE_PARTS = (
   'content',
   'shared_keys',
   'controller_keys',
+  'succession',
 )
 # What gradients compute again rather than keep.
 RECOMPUTE = ('nothing', 'steps', 'everything')

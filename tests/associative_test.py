@@ -12,7 +12,7 @@ from plain_loops import affine, sigmoid, softplus
 
 from gtmm_jax import presets
 from gtmm_jax.memory import interface, reading
-from gtmm_jax.memory.associative import PARTS, Associative, _by_slot
+from gtmm_jax.memory.associative import PARTS, Associative
 
 # More steps than slots, so that the oldest latents go.
 STEPS, BATCH, LATENT, CONDITION, SLOTS, HEADS = 9, 3, 2, 3, 4, 2
@@ -24,6 +24,7 @@ WITHOUT = (
   ('arrival', 'shared_keys'),
   ('content',),
   ('controller_keys',),
+  ('succession',),
   ('age', 'arrival'),
   ('age', 'content'),
 )
@@ -91,6 +92,8 @@ def slow_asked(parameters, x, h, core):
   asked = {}
   if has_content:
     of_h['strengths'], of_s['queries'] = (HEADS,), (HEADS, KEY)
+    if 'succession' not in core.without:
+      of_h['successions'] = (HEADS,)
     known = x if 'controller_keys' in core.without else [*x, *(4 * h)]
     asked['key'] = known @ parameters['key']['kernel']
   for layer, given, parts in (('linear', h, of_h), ('situation', seen, of_s)):
@@ -130,6 +133,8 @@ def slow_associative(variables, inputs, core):
   parameters = variables['params']
   cell, h = np.zeros(CONTROLLER), np.zeros(CONTROLLER)
   arrived, last_key = [], np.zeros(KEY)
+  # Of each head: {number of a latent in order of arrival: its last weight}.
+  last_read = [{} for _ in range(HEADS)]
   for t, x in enumerate(inputs):
     if t > 0 or core.stores_first_input:
       arrived.append((x[:LATENT], last_key))
@@ -148,10 +153,14 @@ def slow_associative(variables, inputs, core):
       if 'shared_keys' not in core.without:
         queries = queries + key
       beta = softplus(asked['strengths'])
+      gamma = softplus(asked.get('successions', np.full(HEADS, -np.inf)))
       for head in range(HEADS):
         query = queries[head] / np.sqrt(queries[head] @ queries[head] + 1e-6)
         size = {
-          slot: np.exp(beta[head] * (query @ arrived[number][1]))
+          slot: np.exp(
+            beta[head] * (query @ arrived[number][1])
+            + gamma[head] * last_read[head].get(number - 1, 0.0)
+          )
           for number, slot, _ in held
         }
         weights_of[head].append(strongest(size, core.top_k))
@@ -165,6 +174,9 @@ def slow_associative(variables, inputs, core):
       ):
         for slot, w in own.items():
           weights[head, slot] += share * w
+      last_read[head] = {
+        number: weights[head, slot] for number, slot, _ in held
+      }
       read = np.zeros(LATENT)
       for number, slot, _ in held:
         read += weights[head, slot] * arrived[number][0]
@@ -249,19 +261,27 @@ def test_what_is_not_chosen_has_no_gradient():
     positions=[jnp.asarray(random.normal(size=(2, 16)), jnp.float32)],
     queries=jnp.asarray(random.normal(size=(2, 3)), jnp.float32),
     strengths=jnp.ones(2),
+    following=jnp.asarray(random.uniform(size=(2, 16)), jnp.float32),
+    successions=jnp.ones(2),
     shares=jnp.full((2, 2), 0.5),
   )
 
-  def total(memory, keys):
-    reads, _ = reading.read_some(memory, keys, sought, jnp.ones(16, bool), 2)
+  def total(memory, keys, following):
+    asked = sought._replace(following=following)
+    reads, _ = reading.read_some(memory, keys, asked, jnp.ones(16, bool), 2)
     return jnp.square(reads).sum()
 
-  of_memory, of_keys = jax.grad(total, (0, 1))(memory, keys)
+  of_memory, of_keys, of_following = jax.grad(total, (0, 1, 2))(
+    memory, keys, sought.following
+  )
   _, weights = reading.read_some(memory, keys, sought, jnp.ones(16, bool), 2)
   chosen = np.any(weights > 0, 0)
   assert 2 <= chosen.sum() <= 8
   np.testing.assert_array_equal(np.any(of_memory != 0, -1), chosen)
   assert not np.any(of_keys[~chosen])
+  # Two of each head are found by content.
+  np.testing.assert_array_equal((of_following != 0).sum(-1), [2, 2])
+  assert not np.any(of_following[:, ~chosen])
 
 
 # Positions and keys.
@@ -272,13 +292,13 @@ def test_by_slot_turns_ages_and_back():
   x = jnp.asarray(random.normal(size=(6, 2, 4)), jnp.float32)
   weights = jnp.asarray(random.normal(size=x.shape), jnp.float32)
   stored = jnp.array([0, 1, 3, 4, 5, 11])
-  found = _by_slot(x, stored)
-  gradient = jax.grad(lambda x: (weights * _by_slot(x, stored)).sum())(x)
+  found = reading.by_slot(x, stored)
+  gradient = jax.grad(lambda x: (weights * reading.by_slot(x, stored)).sum())(x)
   for b, head, slot in itertools.product(range(6), range(2), range(4)):
     age = (int(stored[b]) - 1 - slot) % 4
     assert found[b, head, slot] == x[b, head, age]
     assert gradient[b, head, age] == weights[b, head, slot]
-  np.testing.assert_array_equal(_by_slot(found, stored), x)
+  np.testing.assert_array_equal(reading.by_slot(found, stored), x)
 
 
 def test_at_the_start_a_situation_finds_what_followed_it():
@@ -301,6 +321,36 @@ def test_at_the_start_a_situation_finds_what_followed_it():
     # The step that is given latent t - 5 for the second time.
     found = np.argmax(states.read_weights[t], -1)
     np.testing.assert_array_equal(found, t - 5)
+
+
+@pytest.mark.parametrize('top_k', [0, 3])
+@pytest.mark.parametrize('without', [(), ('succession',)])
+def test_at_the_start_what_came_before_tells_like_situations_apart(
+  without, top_k
+):
+  core = Associative(
+    latent_size=16,
+    slots=12,
+    key_size=16,
+    controller_size=4,
+    initial_strength=40.0,
+    top_k=top_k,
+    without=('age', 'arrival', 'controller_keys', *without),
+  )
+  random = np.random.default_rng(8)
+  a, b, same, after_a, after_b = random.normal(size=(5, 16))
+  inputs = [np.zeros(16), a, same, after_a, b, same, after_b, b, same, a, same]
+  inputs = np.array(inputs, np.float32)
+  carry = core.initialize_carry(jax.random.key(0), (16,))
+  variables = core.init(jax.random.key(1), carry, inputs[0])
+  states, _ = scan(core, variables, inputs)
+  # Latents are in slots by the order of inputs, without the first.
+  for t, right, wrong in ((8, 5, 2), (10, 2, 5)):
+    of_right, of_wrong = states.read_weights[t][:, [right, wrong]].T
+    if without:
+      np.testing.assert_allclose(of_right, of_wrong, rtol=1e-3)
+    else:
+      assert np.all(of_right > 0.9)
 
 
 @pytest.mark.parametrize('latent, controller', [(16, 64), (32, 128), (64, 425)])
@@ -341,6 +391,11 @@ def test_what_is_left_out_is_left_out(inputs, part):
   assert np.any(states.keys) == (part != 'content')
   assert np.all(np.isfinite(contexts))
   assert ('key' in variables['params']) == (part != 'content')
+  # Gates, shares, strengths, successions.
+  asked = HEADS * (LATENT + 3 + 1 + 1)
+  left_out = {'content': 2 * HEADS, 'succession': HEADS}.get(part, 0)
+  bias = variables['params']['linear']['bias']
+  assert bias.shape == (asked - left_out,)
 
 
 @pytest.mark.parametrize(

@@ -18,7 +18,9 @@ Array = jax.Array
 
 ADDRESSINGS = ('age', 'arrival', 'content')
 # What can be left out, to see what it is good for.
-PARTS = (*ADDRESSINGS, 'shared_keys', 'controller_keys')
+PARTS = (*ADDRESSINGS, 'shared_keys', 'controller_keys', 'succession')
+# gamma_t at the start: e^4 = 55 to one for what follows the last read.
+INITIAL_SUCCESSION = 4.0
 
 
 class AssociativeState(NamedTuple):
@@ -63,7 +65,8 @@ class Associative(nn.RNNCellBase):
     a_t = A [z_{t-1}, c_t, 4 h_t]
     key_t = a_t / |a_t|,          stored with z_t at t + 1
     query^r_t = a_t + B^r s_t, of length one; B^r is zero at the start
-    w^{r,content}_t = softmax_n(beta^r_t query^r_t . key_n)
+    w^{r,content}_t = softmax_n(
+      beta^r_t query^r_t . key_n + gamma^r_t w^r_{t-1,n-1})
     w^{r,age}_t, w^{r,arrival}_t = k(s_t) / sum(k(s_t)), k as in section 3.1,
       over slots by the age of what they hold, and by its order of arrival
     w^r_t = sum_a share^{r,a}_t w^{r,a}_t,   share_t = softmax(linear(h_t))
@@ -73,6 +76,10 @@ class Associative(nn.RNNCellBase):
   g_t linear in h_t. Counted four times h_t makes as much of a key at the start
   as latents of variance one, so that keys tell places apart, too, which only
   the controller knows. Where more than N latents arrive, the oldest goes.
+
+  Slots n - 1 and n hold latents that arrived one after the other. So, where two
+  keys resemble a query alike, what followed the last read is taken: gamma_t =
+  softplus(linear(h_t)), near `INITIAL_SUCCESSION` at the start.
 
   Attributes:
     latent_size: Z, the first Z features of the input are stored.
@@ -88,7 +95,8 @@ class Associative(nn.RNNCellBase):
     stores_first_input: whether the first input of a sequence is a latent. In
       the temporal VAE it is z_0 = 0, a placeholder, and is not stored.
     without: parts to leave out, of `PARTS`; 'shared_keys' makes queries by a
-      map of their own, 'controller_keys' makes keys of [z_{t-1}, c_t] alone.
+      map of their own, 'controller_keys' makes keys of [z_{t-1}, c_t] alone,
+      'succession' leaves gamma at zero.
   """
 
   latent_size: int
@@ -123,12 +131,15 @@ class Associative(nn.RNNCellBase):
       asked['shares'],
       jnp.array([name not in self.without for name in ADDRESSINGS]),
     )
-    key, queries, strengths = self._question(asked)
+    key, queries = self._question(asked)
     sought = reading.Sought(
-      self._positions(asked, stored),
-      queries,
-      strengths,
-      shares[..., [ADDRESSINGS.index(name) for name in self._addressings]],
+      positions=self._positions(asked, stored),
+      queries=queries,
+      strengths=_positive(asked, 'strengths'),
+      # A ring: what arrived after slot N - 1 is in slot 0.
+      following=jnp.roll(carry.read_weights, 1, axis=-1),
+      successions=_positive(asked, 'successions'),
+      shares=shares[..., [ADDRESSINGS.index(n) for n in self._addressings]],
     )
     holds = jnp.arange(self.slots) < stored[..., None]
     if self.top_k:
@@ -172,6 +183,9 @@ class Associative(nn.RNNCellBase):
     if 'content' not in self.without:
       bias = interface.strength_bias(self.initial_strength, 'softplus')
       of_h['strengths'] = interface.Part((heads,), bias)
+      if 'succession' not in self.without:
+        bias = interface.strength_bias(INITIAL_SUCCESSION, 'softplus')
+        of_h['successions'] = interface.Part((heads,), bias)
       of_s['queries'] = interface.Part(
         (heads, self.key_size),
         starts_at_zero='shared_keys' not in self.without,
@@ -192,21 +206,15 @@ class Associative(nn.RNNCellBase):
       )(known)
     return asked
 
-  def _question(
-    self, asked: dict[str, Array]
-  ) -> tuple[Array, Array | None, Array | None]:
-    """The key of the latent to come, and this step's queries and strengths."""
+  def _question(self, asked: dict[str, Array]) -> tuple[Array, Array | None]:
+    """The key of the latent to come, and this step's queries."""
     if 'content' in self.without:
       shape = (*asked['shares'].shape[:-2], self.key_size)
-      return jnp.zeros(shape, asked['shares'].dtype), None, None
+      return jnp.zeros(shape, asked['shares'].dtype), None
     key, queries = asked['key'], asked['queries']
     if 'shared_keys' not in self.without:
       queries = key[..., None, :] + queries
-    return (
-      addressing.of_length_one(key),
-      addressing.of_length_one(queries),
-      nn.softplus(asked['strengths']),
-    )
+    return addressing.of_length_one(key), addressing.of_length_one(queries)
 
   def _positions(self, asked: dict[str, Array], stored: Array) -> list[Array]:
     """Logits by age and by arrival, each [..., R, N] over slots."""
@@ -220,7 +228,7 @@ class Associative(nn.RNNCellBase):
     )
     found = {name: addressing.log_softplus(raw) for name, raw in found.items()}
     if 'age' in found:
-      found['age'] = _by_slot(found['age'], stored)
+      found['age'] = reading.by_slot(found['age'], stored)
     return list(found.values())
 
   @nn.nowrap
@@ -271,19 +279,5 @@ def require_settings(cell: Associative) -> None:
   core.require_one_of('nearest', cell.nearest, get_args(reading.Nearest))
 
 
-@jax.custom_vjp
-def _by_slot(by_age: Array, stored: Array) -> Array:
-  """What is said of ages 0, 1, ..., as said of slots; [..., R, N] both.
-
-  Slot n holds what is (stored - 1 - n) mod N steps old. The map is its own
-  inverse, so that its gradient need not be added up.
-  """
-  slots = by_age.shape[-1]
-  age = (stored[..., None] - 1 - jnp.arange(slots)) % slots
-  return jnp.take_along_axis(by_age, age[..., None, :], axis=-1)
-
-
-_by_slot.defvjp(
-  lambda by_age, stored: (_by_slot(by_age, stored), stored),
-  lambda stored, cotangent: (_by_slot(cotangent, stored), None),
-)
+def _positive(asked: dict[str, Array], name: str) -> Array | None:
+  return nn.softplus(asked[name]) if name in asked else None

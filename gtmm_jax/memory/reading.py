@@ -24,12 +24,18 @@ class Sought(NamedTuple):
     queries: of the addressing by content, [..., R, K]; None where there is
       none.
     strengths: what its cosines are multiplied by, [..., R].
+    following: weights of the last read, each given to the slot that comes after
+      it, [..., R, N].
+    successions: what these are multiplied by before they are added to what is
+      found by content, [..., R]; None where they are not.
     shares: of each addressing in what is read, content last, [..., R, A].
   """
 
   positions: Sequence[Array]
   queries: Array | None
   strengths: Array | None
+  following: Array
+  successions: Array | None
   shares: Array
 
 
@@ -51,7 +57,7 @@ def read_all(
   logits = list(sought.positions)
   if sought.queries is not None:
     cosines = jnp.einsum('...rk,...nk->...rn', sought.queries, keys)
-    logits.append(sought.strengths[..., None] * cosines)
+    logits.append(_by_content(sought, cosines, sought.following))
   each = addressing.masked_softmax(
     jnp.stack(logits, axis=-2), holds[..., None, None, :]
   )
@@ -92,18 +98,11 @@ def read_some(
     logits.append(jnp.take_along_axis(position, index, axis=-1))
     valid.append(is_valid)
   if sought.queries is not None:
-    queries, strengths = sought.queries, sought.strengths[..., None]
-    cosines = jnp.einsum(
-      '...rk,...nk->...rn', *jax.lax.stop_gradient((queries, keys))
+    index, is_valid, by_content = _strongest_by_content(
+      keys, sought, holds, count, nearest
     )
-    index, is_valid = strongest(
-      jax.lax.stop_gradient(strengths) * cosines, holds, count, nearest
-    )
-    chosen = rows(keys, index)
     found.append(index)
-    logits.append(
-      strengths * jnp.einsum('...rk,...rjk->...rj', queries, chosen)
-    )
+    logits.append(by_content)
     valid.append(is_valid)
   index = jnp.stack(found, axis=-2)
   each = addressing.masked_softmax(
@@ -112,6 +111,29 @@ def read_some(
   weights = sought.shares[..., None] * each
   reads = jnp.einsum('...raj,...rajz->...rz', weights, rows(memory, index))
   return reads, _scatter(weights, index, memory.shape[-2])
+
+
+def _by_content(sought: Sought, cosines: Array, following: Array) -> Array:
+  """Logits of slots with these cosines, after what was read last by so much."""
+  logits = sought.strengths[..., None] * cosines
+  if sought.successions is None:
+    return logits
+  return logits + sought.successions[..., None] * following
+
+
+def _strongest_by_content(
+  keys: Array, sought: Sought, holds: Array, count: int, nearest: Nearest
+) -> tuple[Array, Array, Array]:
+  """As `strongest`, and the logits of the chosen, [..., R, k]."""
+  unseen, unseen_keys = jax.lax.stop_gradient((sought, keys))
+  cosines = jnp.einsum('...rk,...nk->...rn', unseen.queries, unseen_keys)
+  logits = _by_content(unseen, cosines, unseen.following)
+  index, is_valid = strongest(logits, holds, count, nearest)
+  of_chosen = jnp.einsum(
+    '...rk,...rjk->...rj', sought.queries, rows(keys, index)
+  )
+  following = jnp.take_along_axis(sought.following, index, axis=-1)
+  return index, is_valid, _by_content(sought, of_chosen, following)
 
 
 def strongest(
@@ -146,6 +168,24 @@ def rows(memory: Array, index: Array) -> Array:
   flat = index.reshape(*batch, -1, 1)
   found = jnp.take_along_axis(memory, flat, axis=-2)
   return found.reshape(*index.shape, memory.shape[-1])
+
+
+@jax.custom_vjp
+def by_slot(by_age: Array, stored: Array) -> Array:
+  """What is said of ages 0, 1, ..., as said of slots; [..., R, N] both.
+
+  Slot n holds what is (stored - 1 - n) mod N steps old. The map is its own
+  inverse, so that its gradient need not be added up.
+  """
+  slots = by_age.shape[-1]
+  age = (stored[..., None] - 1 - jnp.arange(slots)) % slots
+  return jnp.take_along_axis(by_age, age[..., None, :], axis=-1)
+
+
+by_slot.defvjp(
+  lambda by_age, stored: (by_slot(by_age, stored), stored),
+  lambda stored, cotangent: (by_slot(cotangent, stored), None),
+)
 
 
 def _scatter(weights: Array, index: Array, slots: int) -> Array:
