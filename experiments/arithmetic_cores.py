@@ -92,10 +92,10 @@ def _associative_core(
       dense(hidden, 2 * heads),
       dense(hidden, 3 * heads),
       dense(hidden, retrieved),
-      # Cosines, and what follows the last read; weights of each addressing, and
-      # what they are mixed to.
+      # Cosines; weights of each addressing, and what they are mixed to. Cosines
+      # times strengths, and what follows the last read, times another, added.
       Layer(2 * heads * keys, moved=2 * 5 * places),
-      Layer(2 * places, moved=2 * places),
+      Layer(3 * places, moved=2 * places),
       Layer(2 * 3 * places),
     ],
     links=[],
