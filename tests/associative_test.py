@@ -301,33 +301,8 @@ def test_by_slot_turns_ages_and_back():
   np.testing.assert_array_equal(reading.by_slot(found, stored), x)
 
 
-def test_at_the_start_a_situation_finds_what_followed_it():
-  """Of frames whose latents repeat, each finds its own successor."""
-  core = Associative(
-    latent_size=16,
-    slots=12,
-    key_size=16,
-    controller_size=4,
-    initial_strength=40.0,
-    without=('age', 'arrival', 'controller_keys'),
-  )
-  latents = np.random.default_rng(6).normal(size=(5, 16)).astype(np.float32)
-  # z_0, five latents, and the same once more.
-  inputs = np.concatenate([np.zeros((1, 16)), latents, latents])
-  carry = core.initialize_carry(jax.random.key(0), (16,))
-  variables = core.init(jax.random.key(1), carry, inputs[0])
-  states, _ = scan(core, variables, inputs)
-  for t in range(6, 10):
-    # The step that is given latent t - 5 for the second time.
-    found = np.argmax(states.read_weights[t], -1)
-    np.testing.assert_array_equal(found, t - 5)
-
-
-@pytest.mark.parametrize('top_k', [0, 3])
-@pytest.mark.parametrize('without', [(), ('succession',)])
-def test_at_the_start_what_came_before_tells_like_situations_apart(
-  without, top_k
-):
+def reads_at_the_start(inputs, top_k=0, without=()) -> jax.Array:
+  """Weights [T, R, N] by content of latents [T, 16], not trained."""
   core = Associative(
     latent_size=16,
     slots=12,
@@ -337,16 +312,35 @@ def test_at_the_start_what_came_before_tells_like_situations_apart(
     top_k=top_k,
     without=('age', 'arrival', 'controller_keys', *without),
   )
-  random = np.random.default_rng(8)
-  a, b, same, after_a, after_b = random.normal(size=(5, 16))
-  inputs = [np.zeros(16), a, same, after_a, b, same, after_b, b, same, a, same]
   inputs = np.array(inputs, np.float32)
   carry = core.initialize_carry(jax.random.key(0), (16,))
   variables = core.init(jax.random.key(1), carry, inputs[0])
   states, _ = scan(core, variables, inputs)
-  # Latents are in slots by the order of inputs, without the first.
+  return states.read_weights
+
+
+def test_at_the_start_a_situation_finds_what_followed_it():
+  """Of frames whose latents repeat, each finds its own successor."""
+  latents = np.random.default_rng(6).normal(size=(5, 16))
+  # z_0, five latents, and the same once more.
+  weights = reads_at_the_start([np.zeros(16), *latents, *latents])
+  for t in range(6, 10):
+    # The step that is given latent t - 5 for the second time.
+    np.testing.assert_array_equal(np.argmax(weights[t], -1), t - 5)
+
+
+@pytest.mark.parametrize('top_k', [0, 3])
+@pytest.mark.parametrize('without', [(), ('succession',)])
+def test_at_the_start_what_came_before_tells_like_situations_apart(
+  without, top_k
+):
+  random = np.random.default_rng(8)
+  a, b, same, after_a, after_b = random.normal(size=(5, 16))
+  # Latents are in slots by their order, without the first.
+  latents = [np.zeros(16), a, same, after_a, b, same, after_b]
+  weights = reads_at_the_start([*latents, b, same, a, same], top_k, without)
   for t, right, wrong in ((8, 5, 2), (10, 2, 5)):
-    of_right, of_wrong = states.read_weights[t][:, [right, wrong]].T
+    of_right, of_wrong = weights[t][:, [right, wrong]].T
     if without:
       np.testing.assert_allclose(of_right, of_wrong, rtol=1e-3)
     else:
