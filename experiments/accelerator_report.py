@@ -17,6 +17,7 @@ import re
 import shutil
 import subprocess
 import sys
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -112,11 +113,8 @@ def assemble(
     **(_read(scratch / 'machine.json') or {}),
     'parts': _parts(scratch),
     'tests': _tests(scratch / 'tests.log'),
-    'benchmarks': {
-      model: _read(scratch / f'benchmark-{model}.json')
-      for model in presets.MODELS
-    },
-    'runs': {model: _run(scratch / f'run-{model}') for model in presets.MODELS},
+    'benchmarks': _of_models(lambda m: _read(scratch / f'benchmark-{m}.json')),
+    'runs': _of_models(lambda model: _run(scratch / f'run-{model}')),
   }
   path = output / 'accelerator.json'
   documents.replace_document(path, documents.as_json(content))
@@ -139,6 +137,14 @@ def _nvidia_driver() -> str | None:
 
 def _read(path: pathlib.Path) -> dict[str, Any] | None:
   return json.loads(path.read_text()) if path.exists() else None
+
+
+def _of_models(
+  read: Callable[[str], dict[str, Any] | None],
+) -> dict[str, dict[str, Any]]:
+  """What is read of each model that left something to read."""
+  found = {model: read(model) for model in presets.MODELS}
+  return {model: one for model, one in found.items() if one is not None}
 
 
 def _parts(scratch: pathlib.Path) -> list[dict[str, Any]]:
