@@ -45,18 +45,20 @@ class Case(NamedTuple):
     axis: what grows.
     value: how far.
     top_k: slots that the associative memory reads; 0 is all.
+    preset: sizes of the networks.
   """
 
   model: str
   axis: str
   value: int
   top_k: int = 0
+  preset: str = 'small'
 
   @property
   def name(self) -> str:
     """Of its file."""
     few = f'-top_k={self.top_k}' if self.top_k else ''
-    return f'{self.model}-{self.axis}-{self.value}{few}'
+    return f'{self.model}-{self.axis}-{self.value}{few}-{self.preset}'
 
 
 def define_flags() -> None:
@@ -112,7 +114,10 @@ def main(_: list[str]) -> None:
 
 
 def cases_of(
-  models: Sequence[str], axes: Sequence[str], top_k: int = 0
+  models: Sequence[str],
+  axes: Sequence[str],
+  top_k: int = 0,
+  preset: str = 'small',
 ) -> Iterator[Case]:
   """All cases; a model without a memory has no slots."""
   for model in models:
@@ -121,7 +126,8 @@ def cases_of(
       if axis == 'many_slots' and model != 'associative':
         continue
       if not (model == 'vrnn' and axis == 'slots'):
-        yield from (Case(model, axis, value, own) for value in _AXES[axis])
+        for value in _AXES[axis]:
+          yield Case(model, axis, value, own, preset)
 
 
 def as_markdown(rows: Sequence[Mapping[str, Any]]) -> str:
@@ -181,7 +187,8 @@ def _prepare() -> tuple[list[Case], pathlib.Path, pathlib.Path]:
   for path in (folder, output.parent):
     command.require_writable(path, str(path))
     path.mkdir(parents=True, exist_ok=True)
-  return list(cases_of(FLAGS.models, FLAGS.axes, FLAGS.top_k)), folder, output
+  cases = cases_of(FLAGS.models, FLAGS.axes, FLAGS.top_k, FLAGS.preset)
+  return list(cases), folder, output
 
 
 def _measure(case: Case, folder: pathlib.Path) -> dict[str, Any] | None:
@@ -193,7 +200,7 @@ def _measure(case: Case, folder: pathlib.Path) -> dict[str, Any] | None:
     own = {
       'task': 'perfect_recall',
       'model': case.model,
-      'preset': FLAGS.preset,
+      'preset': case.preset,
       'pre_recall': sizes['frames'] - _RECALL,
       'recall': _RECALL,
       'batch_size': sizes['batch_size'],

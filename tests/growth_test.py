@@ -44,6 +44,14 @@ def test_every_model_grows_along_every_axis_it_has():
   assert max(c.value for c in cases if c.axis == 'replicas') == 64
 
 
+def test_cases_of_another_preset_are_kept_apart():
+  small, paper = (
+    {case.name for case in growth.cases_of(['dnc'], ['slots'], preset=preset)}
+    for preset in ('small', 'paper')
+  )
+  assert len(small) == len(paper) and not small & paper
+
+
 def test_the_table_has_powers_of_growth_within_an_axis_alone():
   rows = [
     _row('dnc', 'slots', 25, 10.0, 1e9),
