@@ -45,6 +45,8 @@ def main(_: list[str]) -> None:
       raise ValueError(f'{both} are tables of their own; ask for one.')
     if tables and tables != ['cores'] and FLAGS.compare:
       raise ValueError(f'--compare is for times; leave out --{tables[0]}.')
+    if FLAGS.memory:
+      benchmark_flags.require_none_of_one_model(FLAGS)
     path = benchmark_flags.writable(FLAGS.json)
     before = None
     if FLAGS.compare is not None:
@@ -111,7 +113,10 @@ def _estimate(count: int, path: pathlib.Path | None, console: Console) -> None:
     f'preset {settings.preset}, {count} replicas'
   )
   console.print(benchmark_tables.memory(rows))
-  _write(path, {**benchmark_steps.document(prepared, 0.0), 'memory': rows})
+  content = {**benchmark_steps.document(prepared, 0.0), 'memory': rows}
+  for name in benchmark_flags.OF_ONE_MODEL:
+    del content['settings'][name]
+  _write(path, content)
 
 
 def _time_cores(

@@ -10,7 +10,6 @@ from rich.table import Table
 # Of a row, what tells which it is; the rest was measured.
 _IDENTITY = (
   'model',
-  'program',
   'core',
   'threads',
   'replicas',
@@ -19,7 +18,6 @@ _IDENTITY = (
   'slots',
   'word_size',
   'read_heads',
-  'remat',
 )
 # Of a row, numbers that are measured once, and so have no quartiles.
 _SINGLE = ('_seconds', '_bytes')

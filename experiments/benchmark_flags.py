@@ -9,6 +9,17 @@ from absl import flags
 
 from gtmm_jax import presets
 
+# What only a single model is asked to do.
+OF_ONE_MODEL = (
+  'model',
+  'store',
+  'slots',
+  'top_k',
+  'nearest',
+  'without',
+  'recompute',
+)
+
 
 def define_flags() -> None:
   """Defines every flag of the program."""
@@ -110,8 +121,8 @@ def define_flags() -> None:
     False,
     'Time the memory cores alone, forward and backward, and the PyTorch '
     'package dnc beside them where it is installed, '
-    'pip install "gtmm_jax[benchmark]". Of the other flags, seconds, sizes '
-    'and json matter then.',
+    'pip install "gtmm_jax[benchmark]". Of the other flags, seconds, sizes, '
+    'json and compare matter then.',
   )
   flags.DEFINE_list(
     'sizes',
@@ -120,6 +131,16 @@ def define_flags() -> None:
     'most N, with commas between. Default: 25x32x5, and from there each of the '
     'three grows.',
   )
+
+
+def require_none_of_one_model(given: flags.FlagValues) -> None:
+  """Raises `ValueError` for flags that --memory has no use for."""
+  for name in OF_ONE_MODEL:
+    if given[name].present:
+      raise ValueError(
+        f'--{name} means nothing to --memory, which estimates every model as '
+        f'its preset has it; leave it out.'
+      )
 
 
 def replica_counts(given: list[str]) -> list[int]:

@@ -18,7 +18,7 @@ import numpy as np
 import own_frames
 import preparation
 import timing
-from settings import describe
+from settings import Settings, describe
 
 from gtmm_jax import build, presets, train
 
@@ -138,7 +138,8 @@ def measure(
     What --json holds, with one row more each time; after the last there are
     `roofline`, rows of `machine.as_row`, `others`, rows as `benchmark_torch`
     has them, each with `ratios`: how many times as long its replica's step
-    takes as that of each of our rows; and `remarks` on what was not timed.
+    takes as that of each of our rows; and `remarks` on what was not timed
+    or not counted.
   """
   content = document(prepared[0], seconds)
   timings = []
@@ -163,11 +164,16 @@ def measure(
     )
     for row in content['rows']
   ]
+  if _reads_less_than_all(prepared[0].settings):
+    content['remarks'].append(
+      'The least time is that of reading all slots by all addressings.'
+    )
   if naive:
     content['others'].append(_time_naive(prepared[0], seconds))
   if modes:
-    rows, content['remarks'] = _time_pytorch(prepared[0], seconds, modes)
+    rows, remarks = _time_pytorch(prepared[0], seconds, modes)
     content['others'] += rows
+    content['remarks'] += remarks
   for row in content['others']:
     row['ratios'] = {
       str(own['replicas']): row['replica_milliseconds']['median']
@@ -177,11 +183,16 @@ def measure(
   yield content
 
 
+def _reads_less_than_all(settings: Settings) -> bool:
+  return bool(settings.top_k or settings.without != 'none')
+
+
 def document(prepared: preparation.Prepared, seconds: float) -> dict[str, Any]:
   """What --json holds, without rows."""
   settings, device = prepared.config['settings'], prepared.config['device']
   names = ('task', 'model', 'preset', 'batch_size', *presets.EPISODE_SETTINGS)
-  names += ('store', 'order', 'top_k', 'recompute', 'precision')
+  names += ('store', 'order', 'top_k', 'nearest', 'without')
+  names += ('recompute', 'precision')
   return {
     'settings': {
       **{name: settings[name] for name in names},

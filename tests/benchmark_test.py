@@ -111,6 +111,8 @@ def test_json_says_what_was_measured_where_and_on_what(measured):
     'store': 'mean',
     'order': presets.SMALL.order['perfect_recall'],
     'top_k': 0,
+    'nearest': 'exact',
+    'without': 'none',
     'recompute': 'nothing',
     'precision': 'default',
     # The VRNN has none.
@@ -301,7 +303,9 @@ def test_memory_is_estimated_for_every_model_and_way(digits, tmp_path):
   flags += (f'--data=files:{digits}', '--json=memory.json')
   result = _benchmark(tmp_path, '--memory', '--replicas=1,3', *flags)
   assert result.returncode == 0, result.stderr
-  rows = json.loads((tmp_path / 'memory.json').read_text())['memory']
+  content = json.loads((tmp_path / 'memory.json').read_text())
+  assert not {'model', 'store', 'slots'} & content['settings'].keys()
+  rows = content['memory']
   assert [(row['model'], row['recompute']) for row in rows] == [
     (model, way) for model in presets.MODELS for way in presets.RECOMPUTE
   ]
@@ -311,6 +315,8 @@ def test_memory_is_estimated_for_every_model_and_way(digits, tmp_path):
     assert f'{together:.2f} │' in result.stdout
   for wrong, told in (
     (('--memory', '--cores'), '--cores and --memory'),
+    (('--memory', '--model=dnc'), '--model means nothing to --memory'),
+    (('--memory', '--top_k=2'), '--top_k means nothing to --memory'),
     (('--slots=9', '--model=vrnn'), 'no memory'),
     (('--parameters', '--compare=memory.json'), 'for times'),
   ):
