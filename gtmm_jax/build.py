@@ -122,7 +122,7 @@ def _core(model: str, preset: Preset, slots: int, order: str) -> nn.Module:
     'read_heads': preset.read_heads,
     'controller_size': size,
     'latent_size': preset.summary_size or preset.latent_size,
-    'initial_strength': preset.key_strength,
+    'initial_strength': preset.key_strength[model],
   }
   if model == 'ntm':
     return NTM(**sizes)
@@ -145,6 +145,7 @@ def _associative(
     read_heads=preset.read_heads,
     controller_size=preset.controller_size['associative'],
     attention_size=preset.attention_size,
+    initial_strength=preset.key_strength['associative'],
     top_k=top_k,
     nearest=nearest,
     without=without,

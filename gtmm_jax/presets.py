@@ -73,7 +73,8 @@ class Preset:
     attention_size: hidden units of the introspection network's attention.
     word_size: W of NTM, LRU and DNC: a latent and its tag.
     key_size: K of the associative memory.
-    key_strength: at the start, where it is learned.
+    summary_size: of what `SUMMARISING` models get of a latent; 0 is all of it.
+    key_strength: of reads by content at the start, where it is learned.
     lru_strength: of the LRU's keys: 'none' (its paper's), or learned.
     store: what each model's memory is given of a latent.
     order: of the introspection network's slots for each task.
@@ -101,7 +102,7 @@ class Preset:
   word_size: int
   key_size: int
   summary_size: int
-  key_strength: float
+  key_strength: Mapping[str, float]
   lru_strength: Literal['none', 'softplus']
   store: Mapping[str, str]
   order: Mapping[str, str]
@@ -116,6 +117,7 @@ class Preset:
 
 
 _SAMPLES = _frozen(**dict.fromkeys(MODELS, 'sample'))
+_KEY_STRENGTH = _frozen(ntm=10.0, lru=10.0, dnc=10.0, associative=8.0)
 _ORDER = _frozen(
   **(dict.fromkeys(TASKS, 'age') | {'dynamic_dependency': 'arrival'})
 )
@@ -152,7 +154,7 @@ PAPER = Preset(
   word_size=48,
   key_size=64,
   summary_size=0,
-  key_strength=10.0,
+  key_strength=_KEY_STRENGTH,
   lru_strength='none',
   store=_SAMPLES,
   order=_ORDER,
@@ -178,7 +180,7 @@ SMALL = Preset(
   word_size=64,
   key_size=64,
   summary_size=0,
-  key_strength=10.0,
+  key_strength=_KEY_STRENGTH,
   lru_strength='softplus',
   store=_frozen(
     vrnn='sample',
