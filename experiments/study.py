@@ -65,12 +65,12 @@ def main(_: list[str]) -> None:
     command.fail(error)
   console.print(f'{len(cells)} cells, in {folder}')
   try:
-    failed = _run_all(cells, folder, console)
+    found = _run_all(cells, folder, console)
   except KeyboardInterrupt:
     print('\nInterrupted. The same command goes on with what is left.')
     sys.exit(130)
-  rows = {name: study_table.cell(folder / name) for name in cells}
-  rows = {name: row for name, row in rows.items() if row and name not in failed}
+  rows = {name: found[name] for name in cells if name in found}
+  failed = [name for name in cells if name not in found]
   if rows:
     paths = study_table.write(rows, output, console)
     for path in (*paths, *study_table.draw(rows, folder, output)):
@@ -84,11 +84,9 @@ def main(_: list[str]) -> None:
 
 def _run_all(
   cells: dict[str, dict[str, Any]], folder: pathlib.Path, console: Console
-) -> list[str]:
-  """Runs the cells; returns the names of those that failed."""
-  import study_table
-
-  failed = []
+) -> dict[str, dict[str, Any]]:
+  """Runs the cells; returns what those that did not fail came to."""
+  found = {}
   # A run may end by an interrupt before this program hears of it; no thread
   # begins another then.
   interrupted = threading.Event()
@@ -102,12 +100,25 @@ def _run_all(
       name, problem = running[done], done.result()
       if interrupted.is_set():
         raise KeyboardInterrupt
-      failed += [name] if problem else []
-      _say(console, name, problem, study_table.cell(folder / name))
+      row, problem = (None, problem) if problem else _read(folder / name)
+      if row is not None:
+        found[name] = row
+      _say(console, name, problem, row)
   finally:
     # Where it was interrupted, so were the runs; those to come are not begun.
     pool.shutdown(cancel_futures=True)
-  return failed
+  return found
+
+
+def _read(workdir: pathlib.Path) -> tuple[dict[str, Any] | None, str]:
+  """What a run came to, or what is wrong with what it left."""
+  import study_table
+
+  try:
+    row = study_table.cell(workdir)
+  except (ValueError, KeyError, TypeError) as error:
+    return None, f'left damaged records: {error}'
+  return row, '' if row else 'left no evaluation'
 
 
 def _prepare() -> tuple[dict[str, dict[str, Any]], pathlib.Path, pathlib.Path]:
@@ -215,8 +226,8 @@ def _say(
   console: Console, name: str, problem: str, row: dict[str, Any] | None
 ) -> None:
   """A line on a cell that has ended."""
-  if problem or row is None:
-    console.print(f'{name}: {problem or "left no evaluation"}')
+  if row is None:
+    console.print(f'{name}: {problem}')
     return
   ratio = row['summary']['ratio']
   told = '-' if ratio is None else f'{ratio[0]:.3f}'

@@ -48,11 +48,16 @@ def cell(workdir: pathlib.Path) -> dict[str, Any] | None:
     Its `settings`, `versions`, `device`, `data`, `training_seconds`, `step`,
     `episodes`, `failed_replicas` and `summary`: for each metric mean and
     standard error, or None.
+
+  Raises:
+    ValueError: if a file of the run is damaged, or missing.
   """
   evaluation = records.read_evaluation(workdir)
   if evaluation is None:
     return None
   config, lines = records.read_config(workdir), records.read_metrics(workdir)
+  if config is None or 'step' not in evaluation:
+    raise ValueError(f'{workdir} has an evaluation of no run in it.')
   return {
     **{name: config[name] for name in ('settings', 'versions', 'device')},
     'data': _data(config['data']),

@@ -235,6 +235,22 @@ def test_a_cell_that_fails_is_named_and_the_others_are_kept(tmp_path):
   assert 'hello' in log and 'no such luck' in log
 
 
+def test_a_cell_whose_records_are_damaged_is_named(tmp_path):
+  grid = _grid(tmp_path, {'cells': [_block(['vrnn', 'dnc'])]})
+  assert _study(tmp_path, grid).returncode == 0
+  folder = tmp_path / 'runs' / 'grid'
+  (folder / 'navigation-dnc' / 'evaluation.json').write_text('{}')
+  (folder / 'navigation-vrnn' / 'config.json').unlink()
+  (folder / 'perfect_recall-dnc' / 'metrics.jsonl').write_text('x\n{}\n')
+  result = _study(tmp_path, grid)
+  assert result.returncode == 2, result.stdout
+  assert 'Traceback' not in result.stderr
+  assert '3 of 4 cells failed' in result.stderr
+  assert result.stdout.count('left damaged records') == 3
+  rows = json.loads((folder / 'table.json').read_text())
+  assert list(rows) == ['perfect_recall-vrnn']
+
+
 def test_an_interrupt_begins_no_further_cell(tmp_path):
   grid = _grid(tmp_path, {'cells': [_block(['vrnn', 'dnc'])]})
   # The first run is long, and tells when it has begun.
