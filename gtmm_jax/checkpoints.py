@@ -4,6 +4,7 @@ A checkpoint is a tree of NumPy arrays on the host, so it knows nothing of
 devices and can be restored onto any number of them.
 """
 
+import errno
 import itertools
 import os
 import pathlib
@@ -14,6 +15,9 @@ import numpy as np
 import orbax.checkpoint as ocp
 
 Tree = Any
+
+# What says nothing of a file: too many are open, or their server went away.
+_PASSING = (errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.ESTALE)
 
 
 class CheckpointMismatch(ValueError):
@@ -81,6 +85,8 @@ def restore_latest(
   Raises:
     CheckpointMismatch: if the latest readable one holds another tree; names the
       leaves.
+    OSError, MemoryError: for want of memory or open files, which says nothing
+      of the checkpoint; nothing is set aside.
   """
   blank = jax.tree.map(lambda x: np.zeros(x.shape, x.dtype), template)
   unreadable = {}
@@ -91,10 +97,12 @@ def restore_latest(
         raise ValueError('it does not say what it holds')
       require_same_leaves(saved, _shapes(template))
       tree = manager.restore(step, args=ocp.args.StandardRestore(blank))
-    except CheckpointMismatch:
+    except (CheckpointMismatch, MemoryError):
       raise
     # Whatever a damaged file makes a reader raise: the one before may be whole.
     except Exception as error:
+      if getattr(error, 'errno', None) in _PASSING:
+        raise
       unreadable[step] = str(error).split('\n')[0]
       continue
     for bad in unreadable:

@@ -1,5 +1,6 @@
 """Checkpoints: what was saved comes back, or an error names what did not."""
 
+import errno
 from typing import Any, NamedTuple
 
 import jax
@@ -117,6 +118,25 @@ def test_any_file_that_is_lost_or_cut_costs_one_checkpoint_at_most(
   jax.tree.map(
     np.testing.assert_array_equal, restored.tree, _state(restored.step)
   )
+
+
+@pytest.mark.parametrize(
+  'error', [MemoryError(), OSError(errno.EMFILE, 'Too many open files')]
+)
+def test_want_of_memory_or_files_sets_no_checkpoint_aside(
+  tmp_path, monkeypatch, error
+):
+  _saved(tmp_path, [1, 2])
+
+  def want(*_, **__):
+    raise error
+
+  with monkeypatch.context() as patch:
+    patch.setattr(checkpoints.ocp.CheckpointManager, 'restore', want)
+    with pytest.raises(type(error)):
+      _restored(tmp_path, _state(0))
+  restored, steps = _restored(tmp_path, _state(0))
+  assert (restored.step, steps) == (2, [1, 2])
 
 
 def test_nothing_readable_is_an_error_that_keeps_the_files(tmp_path):
