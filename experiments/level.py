@@ -197,6 +197,17 @@ def _read_plan(sectors: Any) -> Plan:
   return Plan(table[:, :4], table[:, 4].astype(int), np.array(high))
 
 
+# ViZDoom's exceptions are not of one family.
+_FAILURES = (
+  'FileDoesNotExistException',
+  'MessageQueueException',
+  'SharedMemoryException',
+  'ViZDoomErrorException',
+  'ViZDoomIsNotRunningException',
+  'ViZDoomUnexpectedExitException',
+)
+
+
 @contextlib.contextmanager
 def open_level(name: str, seed: int) -> Iterator[Level]:
   """Starts a level without a window, and ends it; leaves no file behind.
@@ -225,7 +236,7 @@ def open_level(name: str, seed: int) -> Iterator[Level]:
       with contextlib.chdir(scratch):
         game.init()
       yield Level(game)
-    except vizdoom.ViZDoomErrorException as error:
+    except tuple(getattr(vizdoom, name) for name in _FAILURES) as error:
       raise ValueError(f'ViZDoom failed: {error}') from error
     finally:
       game.close()

@@ -6,6 +6,7 @@ import subprocess
 import sys
 import tempfile
 import zipfile
+from unittest import mock
 
 import command
 import jax
@@ -202,6 +203,30 @@ def test_every_level_that_is_named_has_its_files():
     assert game is None or (folder / game).is_file()
     folder = pathlib.Path(vizdoom.scenarios_path)
     assert scenario is None or (folder / scenario).is_file()
+
+
+@pytest.mark.parametrize('failure', level._FAILURES)
+def test_whatever_vizdoom_raises_is_a_mistake(monkeypatch, failure):
+  engine = mock.MagicMock(__file__='vizdoom.py', scenarios_path='scenarios')
+  kinds = {name: type(name, (Exception,), {}) for name in level._FAILURES}
+  engine.configure_mock(**kinds)
+  game = engine.DoomGame.return_value
+  game.init.side_effect = kinds[failure]('no room in /dev/shm')
+  monkeypatch.setattr(level, 'import_vizdoom', lambda: engine)
+  with (
+    pytest.raises(ValueError, match='ViZDoom failed: no room'),
+    level.open_level('my_way_home', 0),
+  ):
+    pass
+  game.close.assert_called_once_with()
+
+
+@pytest.mark.parametrize('failure', level._FAILURES)
+def test_vizdoom_has_what_is_caught(failure):
+  _engine()
+  import vizdoom
+
+  assert issubclass(getattr(vizdoom, failure), Exception)
 
 
 def test_without_vizdoom_the_extra_is_named(tmp_path):
