@@ -78,6 +78,7 @@ def main(_: list[str]) -> None:
     if workdir.exists() and not workdir.is_dir():
       raise ValueError(f'--workdir {workdir} is a file; name a folder.')
     problems = {name: _problem(name, settings) for name in settings['core']}
+    _require_same(workdir, settings)
     workdir.mkdir(parents=True, exist_ok=True)
   except (ValueError, OSError) as error:
     command.fail(error)
@@ -121,6 +122,19 @@ def _settings() -> dict[str, Any]:
     'longest': longest,
     'learning_rate': FLAGS.learning_rate,
   }
+
+
+def _require_same(workdir: pathlib.Path, settings: dict[str, Any]) -> None:
+  """Raises `ValueError` where results would take the place of others."""
+  from gtmm_jax import records
+
+  old = records.read_config(workdir)
+  if old is not None:
+    records.require_same_settings(old.get('settings', {}), settings, ())
+  elif records.read_metrics(workdir):
+    raise ValueError(
+      f'{workdir} has records of something else; name another --workdir.'
+    )
 
 
 def _problem(name: str, settings: dict[str, Any]) -> Any:

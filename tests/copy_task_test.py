@@ -246,12 +246,22 @@ def test_the_same_command_gives_the_same_numbers_in_place_of_the_old(
 ):
   folder, _ = written
   settings = records.read_config(folder)['settings']
-  settings |= {'core': 'lstm', 'seed': 0}
+  settings |= {'core': ['lstm'], 'seed': [0]}
   workdir = tmp_path / 'run'
-  flags = [f'--{name}={value}' for name, value in settings.items()]
+  given = {**settings, 'core': 'lstm', 'seed': 0, 'workdir': workdir}
+  flags = [f'--{name}={value}' for name, value in given.items()]
   old = {'core': 'dnc', 'seed': 7, 'step': 1, 'bits': 1.0}
   records.append_metrics(workdir, old)
-  result = _run(tmp_path, *flags, f'--workdir={workdir}')
+  for config, told in ((None, 'something else'), ({'steps': 9}, 'steps (9')):
+    if config:
+      records.write_config(workdir, {'settings': {**settings, **config}})
+    result = _run(tmp_path, *flags)
+    assert result.returncode == 2, result.stderr
+    assert result.stderr.count('\n') == 1
+    assert told in result.stderr
+    assert records.read_metrics(workdir) == [old]
+  records.write_config(workdir, {'settings': settings})
+  result = _run(tmp_path, *flags)
   assert result.returncode == 0, result.stderr
   found = [line['bits'] for line in records.read_metrics(workdir)]
   assert found == [
