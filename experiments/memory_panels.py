@@ -23,8 +23,8 @@ def panels(cores: Any) -> list[figures.Panel]:
 
   Returns:
     Where each head read; where was written, and the usage of slots, if the core
-    has them; the norm of each slot, and the content after the last frame; the
-    gates.
+    has them; the norm of each slot, the content after the last frame, and how
+    alike slots are then; the gates.
   """
   shown = _weights('read', cores.read_weights)
   if hasattr(cores, 'write_weights'):
@@ -50,7 +50,22 @@ def panels(cores: Any) -> list[figures.Panel]:
       columns='word',
     )
   )
+  shown.append(_alike(cores.memory[-1]))
   return shown + _gates(cores)
+
+
+def _alike(memory: Any) -> figures.Panel:
+  """Cosines of the slots of [N, W] with one another; of empty ones 0."""
+  norms = np.linalg.norm(memory, axis=-1, keepdims=True)
+  directions = memory / np.where(norms > 0, norms, 1)
+  return figures.Panel(
+    'cosines of slots at the last frame',
+    directions @ directions.T,
+    'slot',
+    'cosine',
+    (-1.0, 1.0),
+    columns='slot',
+  )
 
 
 def _weights(kind: str, weights: Any) -> list[figures.Panel]:

@@ -2,6 +2,7 @@
 
 import dataclasses
 import functools
+import math
 import pathlib
 import types
 
@@ -84,6 +85,14 @@ def test_panels_are_what_the_core_carries(name, heads):
   content = panels.pop('content at the last frame')
   _same(content, memory[-1].T)
   assert (content.rows, content.columns) == ('slot', 'word')
+  alike = panels.pop('cosines of slots at the last frame')
+  assert (alike.rows, alike.columns) == ('slot', 'slot')
+  assert alike.limits == (-1.0, 1.0)
+  for one, row in zip(memory[-1], alike.values, strict=True):
+    for other, cosine in zip(memory[-1], row, strict=True):
+      norms = math.sqrt((one @ one) * (other @ other))
+      expected = one @ other / norms if norms else 0.0
+      assert cosine == pytest.approx(expected, abs=1e-6)
   if name not in ('introspective', 'associative'):
     several = name == 'lru' and heads > 1
     title = f'write weights, greatest of {heads} heads'
