@@ -1,12 +1,19 @@
 """The folder of a run: where it is, and whether a run may go on there."""
 
+import contextlib
 import pathlib
+from collections.abc import Iterator
 from typing import Any
 
 import command
+import filelock
 from settings import Settings, may_differ
 
 from gtmm_jax import records
+
+
+class CannotGoOn(ValueError):
+  """What is in the folder of a run would be spoilt."""
 
 
 def locate(given: str | None, settings: Settings) -> pathlib.Path:
@@ -36,7 +43,7 @@ def require(workdir: pathlib.Path, steps: int, new: dict[str, Any]) -> None:
     ValueError: says what differs, or what is wrong with the folder.
   """
   old = records.read_config(workdir)
-  records.read_evaluation(workdir)
+  evaluation = records.read_evaluation(workdir)
   if old is None:
     if records.read_metrics(workdir):
       raise ValueError(
@@ -47,6 +54,11 @@ def require(workdir: pathlib.Path, steps: int, new: dict[str, Any]) -> None:
   if not {'settings', 'data', 'versions', 'device'} <= old.keys():
     raise ValueError(
       f'{workdir}/config.json is not that of a run. Name another --workdir.'
+    )
+  if evaluation is not None and not {'step', 'episodes'} <= evaluation.keys():
+    raise ValueError(
+      f'{workdir}/evaluation.json is not that of a run. Delete it, or name '
+      f'another --workdir.'
     )
   ran_on = {name: old[name] for name in ('versions', 'device')}
   new['earlier'] = old.get('earlier', [])
@@ -64,11 +76,44 @@ def require(workdir: pathlib.Path, steps: int, new: dict[str, Any]) -> None:
       f'than --steps={steps}; ask for at least as many, or name another '
       f'--workdir.'
     )
+
+
+def require_checkpoint(workdir: pathlib.Path) -> None:
+  """Checks that a run which is not complete does not begin anew.
+
+  Raises:
+    CannotGoOn: if there are records, and nothing to go on from.
+  """
+  lines = records.read_metrics(workdir)
+  evaluation = records.read_evaluation(workdir)
+  kept = (workdir / 'checkpoints').glob('[0-9]*')
   # Of a run that was cut short, the first checkpoint may be missing, and is
   # always there before the third line.
-  kept = (workdir / 'checkpoints').glob('[0-9]*')
-  if len(lines) > 2 and not any(path.name.isdigit() for path in kept):
-    raise ValueError(
-      f'{workdir} has records of {lines[-1]["step"]} steps and no checkpoint '
-      f'to go on from; name another --workdir to keep them.'
+  if (evaluation or len(lines) > 2) and not any(
+    path.name.isdigit() for path in kept
+  ):
+    step = (evaluation or lines[-1])['step']
+    raise CannotGoOn(
+      f'{workdir} has records of {step} steps and no checkpoint to go on from; '
+      f'name another --workdir to keep them.'
     )
+
+
+@contextlib.contextmanager
+def alone(workdir: pathlib.Path) -> Iterator[None]:
+  """Keeps other programs from running in a folder, which is made if need be.
+
+  Raises:
+    CannotGoOn: if another program, on this machine or on one that shares the
+      folder, runs in it.
+  """
+  workdir.mkdir(parents=True, exist_ok=True)
+  try:
+    lock = filelock.FileLock(workdir / 'lock', timeout=0).acquire()
+  except filelock.Timeout as error:
+    raise CannotGoOn(
+      f'Another program runs in {workdir}; wait for it, or name another '
+      f'--workdir.'
+    ) from error
+  with lock:
+    yield

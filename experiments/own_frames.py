@@ -1,5 +1,6 @@
 """Episodes of one's own in a run: their file, and windows on large ones."""
 
+import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -57,9 +58,9 @@ def room(settings: Settings, device_megabytes: float | None) -> float:
     layout = replicas.plan(settings.replicas, convolutional=False)
     return replicas.room_for_data(layout) // _MEGABYTE
   # Written so that "not a number" fails, too.
-  if not device_megabytes > 0:
+  if not 0 < device_megabytes < math.inf:
     raise ValueError(
-      f'--device_megabytes is {device_megabytes}; it must be above 0.'
+      f'--device_megabytes is {device_megabytes}; it must be a number above 0.'
     )
   return device_megabytes
 

