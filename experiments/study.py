@@ -77,8 +77,8 @@ def main(_: list[str]) -> None:
       console.print(str(path))
   if failed:
     command.fail(
-      f'{len(failed)} of {len(cells)} cells failed: {", ".join(failed)}; see '
-      f'their logs in {folder}.'
+      f'{len(failed)} of {len(cells)} cells failed: {", ".join(failed)}; why '
+      f'is said above and in their logs in {folder}.'
     )
 
 
@@ -117,7 +117,7 @@ def _read(workdir: pathlib.Path) -> tuple[dict[str, Any] | None, str]:
   try:
     row = study_table.cell(workdir)
   except (ValueError, KeyError, TypeError) as error:
-    return None, f'left damaged records: {error}'
+    return None, f'left damaged records: {error!r}'
   return row, '' if row else 'left no evaluation'
 
 
@@ -134,7 +134,9 @@ def _prepare() -> tuple[dict[str, dict[str, Any]], pathlib.Path, pathlib.Path]:
     raise ValueError(f'--jobs is {FLAGS.jobs}; it must be at least 1.')
   file = pathlib.Path(FLAGS.grid).expanduser()
   given = {name: FLAGS[name].value for name in _GIVEN if FLAGS[name].present}
-  cells = {name: {**given, **own} for name, own in read(file).items()}
+  cells = {name: _complete(own, given) for name, own in read(file).items()}
+  if FLAGS.data_dir and not any('data_dir' in own for own in cells.values()):
+    raise ValueError('--data_dir needs --data=tfds; no cell reads from there.')
   folder = pathlib.Path(FLAGS.folder or pathlib.Path('runs') / file.stem)
   folder = folder.expanduser()
   output = pathlib.Path(FLAGS.output or folder / 'table').expanduser()
@@ -142,6 +144,14 @@ def _prepare() -> tuple[dict[str, dict[str, Any]], pathlib.Path, pathlib.Path]:
     command.require_writable(path, str(path))
     path.mkdir(parents=True, exist_ok=True)
   return cells, folder, output
+
+
+def _complete(own: dict[str, Any], given: dict[str, Any]) -> dict[str, Any]:
+  """A cell's flags, and those given to all; of --data_dir, where it is read."""
+  flags = {**given, **own}
+  if flags.get('data') != 'tfds' and 'data_dir' not in own:
+    flags.pop('data_dir', None)
+  return flags
 
 
 def read(file: pathlib.Path) -> dict[str, dict[str, Any]]:

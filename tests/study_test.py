@@ -210,6 +210,20 @@ def test_images_are_given_to_each_run(tmp_path):
   assert 'here' not in table
 
 
+def test_a_folder_of_prepared_sets_is_given_to_runs_that_read_it(tmp_path):
+  grid = _grid(
+    tmp_path, {'cells': [_block(['dnc']), _block(['ntm'], data='bundled')]}
+  )
+  result = _study(tmp_path, grid, '--data=tfds', '--data_dir=there')
+  assert result.returncode == 0, result.stderr
+  logs = {log.stem: log.read_text() for log in tmp_path.glob('runs/grid/*.log')}
+  assert '--data_dir=there' in logs['navigation-dnc']
+  assert 'data_dir' not in logs['navigation-ntm']
+  result = _study(tmp_path, grid, '--data_dir=there', '--folder=others')
+  assert result.returncode == 2
+  assert '--data_dir needs --data=tfds' in result.stderr
+
+
 def test_a_folder_named_like_a_word_leaves_the_rest_as_it_is():
   recorded = {
     'flag': 'files:digits',
