@@ -114,8 +114,11 @@ def _estimate(count: int, path: pathlib.Path | None, console: Console) -> None:
   )
   console.print(benchmark_tables.memory(rows))
   content = {**benchmark_steps.document(prepared, 0.0), 'memory': rows}
-  for name in benchmark_flags.OF_ONE_MODEL:
-    del content['settings'][name]
+  content['settings'] = {
+    name: value
+    for name, value in content['settings'].items()
+    if name not in benchmark_flags.OF_ONE_MODEL
+  }
   _write(path, content)
 
 

@@ -9,7 +9,7 @@ from absl import flags
 
 from gtmm_jax import presets
 
-# What only a single model is asked to do.
+# What says how one model is trained or timed.
 OF_ONE_MODEL = (
   'model',
   'store',
@@ -18,6 +18,10 @@ OF_ONE_MODEL = (
   'nearest',
   'without',
   'recompute',
+  'precision',
+  'naive',
+  'pytorch',
+  'seconds',
 )
 
 

@@ -18,7 +18,7 @@ import numpy as np
 import own_frames
 import preparation
 import timing
-from settings import Settings, describe
+from settings import describe
 
 from gtmm_jax import build, presets, train
 
@@ -164,9 +164,10 @@ def measure(
     )
     for row in content['rows']
   ]
-  if _reads_less_than_all(prepared[0].settings):
+  settings = prepared[0].settings
+  if settings.top_k or settings.without != 'none':
     content['remarks'].append(
-      'The least time is that of reading all slots by all addressings.'
+      'The least time is that of a memory that reads all slots, with all parts.'
     )
   if naive:
     content['others'].append(_time_naive(prepared[0], seconds))
@@ -181,10 +182,6 @@ def measure(
       for own in content['rows']
     }
   yield content
-
-
-def _reads_less_than_all(settings: Settings) -> bool:
-  return bool(settings.top_k or settings.without != 'none')
 
 
 def document(prepared: preparation.Prepared, seconds: float) -> dict[str, Any]:

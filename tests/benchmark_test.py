@@ -317,6 +317,7 @@ def test_memory_is_estimated_for_every_model_and_way(digits, tmp_path):
     (('--memory', '--cores'), '--cores and --memory'),
     (('--memory', '--model=dnc'), '--model means nothing to --memory'),
     (('--memory', '--top_k=2'), '--top_k means nothing to --memory'),
+    (('--memory', '--naive'), '--naive means nothing to --memory'),
     (('--slots=9', '--model=vrnn'), 'no memory'),
     (('--parameters', '--compare=memory.json'), 'for times'),
   ):
