@@ -204,6 +204,7 @@ _FAILURES = (
   'SharedMemoryException',
   'ViZDoomErrorException',
   'ViZDoomIsNotRunningException',
+  'ViZDoomNoOpenALSoundException',
   'ViZDoomUnexpectedExitException',
 )
 
