@@ -44,6 +44,11 @@ def require(workdir: pathlib.Path, steps: int, new: dict[str, Any]) -> None:
   """
   old = records.read_config(workdir)
   evaluation = records.read_evaluation(workdir)
+  if evaluation is not None and not {'step', 'episodes'} <= evaluation.keys():
+    raise ValueError(
+      f'{workdir}/evaluation.json is not that of a run. Delete it, or name '
+      f'another --workdir.'
+    )
   if old is None:
     if records.read_metrics(workdir):
       raise ValueError(
@@ -54,11 +59,6 @@ def require(workdir: pathlib.Path, steps: int, new: dict[str, Any]) -> None:
   if not {'settings', 'data', 'versions', 'device'} <= old.keys():
     raise ValueError(
       f'{workdir}/config.json is not that of a run. Name another --workdir.'
-    )
-  if evaluation is not None and not {'step', 'episodes'} <= evaluation.keys():
-    raise ValueError(
-      f'{workdir}/evaluation.json is not that of a run. Delete it, or name '
-      f'another --workdir.'
     )
   ran_on = {name: old[name] for name in ('versions', 'device')}
   new['earlier'] = old.get('earlier', [])
@@ -104,8 +104,8 @@ def alone(workdir: pathlib.Path) -> Iterator[None]:
   """Keeps other programs from running in a folder, which is made if need be.
 
   Raises:
-    CannotGoOn: if another program, on this machine or on one that shares the
-      folder, runs in it.
+    CannotGoOn: if another program runs in it, on this machine or, where the
+      file system tells of locks, on another; or if it cannot be locked.
   """
   workdir.mkdir(parents=True, exist_ok=True)
   try:
@@ -114,6 +114,10 @@ def alone(workdir: pathlib.Path) -> Iterator[None]:
     raise CannotGoOn(
       f'Another program runs in {workdir}; wait for it, or name another '
       f'--workdir.'
+    ) from error
+  except OSError as error:
+    raise CannotGoOn(
+      f'{workdir}/lock cannot be locked ({error}); name another --workdir.'
     ) from error
   with lock:
     yield

@@ -4,9 +4,10 @@ r"""Teaches memory cores to copy a sequence, and draws how fast and how well.
 
 A core reads random vectors and a delimiter, then recalls the vectors from blank
 input (Graves et al. 2014, section 4.1). Results lie in the workdir, in place of
-older ones: config.json, metrics.jsonl (a line a report), evaluation.json (fresh
-sequences, longer ones than trained included), copy_task.png and copy_task.pdf.
-All errors are in bits for each bit that is to be recalled: guessing costs 1.
+those of the same command, and of no others: config.json, metrics.jsonl (a line
+a report), evaluation.json (fresh sequences, longer ones than trained included),
+copy_task.png and copy_task.pdf. All errors are in bits for each bit that is to
+be recalled: guessing costs 1.
 """
 
 import pathlib

@@ -5,7 +5,7 @@ r"""Trains one of the paper's models on one of its tasks, and draws the figures.
 The same command again goes on where the run ended, or prints its results if it
 is complete; a larger --steps trains further. What is not given comes from the
 preset. Results lie in the workdir: config.json, metrics.jsonl, evaluation.json,
-checkpoints/ and figures/.
+checkpoints/ and figures/; no second program is let into it meanwhile.
 """
 
 import sys

@@ -26,7 +26,7 @@ def run(prepared: Prepared) -> None:
   """Trains from where the workdir stands, and concludes.
 
   Raises:
-    CannotGoOn: where that would spoil what is there; nothing was written.
+    CannotGoOn: where that would spoil what is there; it is as it was.
     CheckpointMismatch: if the checkpoint is of another model.
   """
   console = command.console()

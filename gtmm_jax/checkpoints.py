@@ -85,8 +85,8 @@ def restore_latest(
   Raises:
     CheckpointMismatch: if the latest readable one holds another tree; names the
       leaves.
-    OSError, MemoryError: for want of memory or open files, which says nothing
-      of the checkpoint; nothing is set aside.
+    OSError, MemoryError: for want of memory or open files, or of the server
+      that has them, which says nothing of the checkpoint: none is set aside.
   """
   blank = jax.tree.map(lambda x: np.zeros(x.shape, x.dtype), template)
   unreadable = {}

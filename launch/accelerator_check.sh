@@ -3,10 +3,10 @@
 #
 #   bash launch/accelerator_check.sh FOLDER_OF_IDX OUTPUT_FOLDER
 #
-# FOLDER_OF_IDX holds the four idx files of MNIST. The tests on the CPU, what a
-# training step costs at 1, 5 and 20 replicas, and a short run, at the paper
-# preset and of the introspective model and the VRNN each, end up in
-# OUTPUT_FOLDER: accelerator.json and figures.
+# FOLDER_OF_IDX holds the four idx files of MNIST. OUTPUT_FOLDER gets the tests
+# on the CPU and, for the introspective model and the VRNN at the paper preset,
+# what a training step costs at 1, 5 and 20 replicas and what a short run comes
+# to: accelerator.json and figures.
 #
 # Nothing is installed or fetched: `python3`, or $PYTHON, has to have jax and
 # the other packages already. GTMM_CHECK_TINY=1 tries the script in some two

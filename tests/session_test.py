@@ -1,5 +1,6 @@
 """Whole runs: their records, interruptions, continuation, and mistakes."""
 
+import errno
 import functools
 import json
 import os
@@ -289,6 +290,22 @@ def test_a_damaged_workdir_is_a_mistake_that_names_the_file(
   (workdir / name).write_text(content)
   with pytest.raises(ValueError, match=words):
     preparation.prepare(_request(workdir))
+
+
+def test_an_evaluation_of_something_else_is_a_mistake(tmp_path):
+  records.write_evaluation(tmp_path, {'runs': []})
+  with pytest.raises(ValueError, match='not that of a run'):
+    preparation.prepare(_request(tmp_path))
+
+
+def test_a_folder_that_cannot_be_locked_is_a_mistake(tmp_path, monkeypatch):
+  def want(*_, **__):
+    raise OSError(errno.ENOLCK, 'No locks available')
+
+  monkeypatch.setattr(continuation.filelock.FileLock, 'acquire', want)
+  with pytest.raises(continuation.CannotGoOn, match='No locks available'):
+    _run(tmp_path / 'run')
+  assert not list((tmp_path / 'run').iterdir())
 
 
 def test_other_versions_are_kept_beside_the_new_ones(whole, tmp_path):
