@@ -569,6 +569,47 @@ def edges():
   return {key: np.stack([x[key] for x in rows]) for key in rows[0]}
 
 
+@pytest.mark.parametrize('heads', [1, 3])
+@pytest.mark.parametrize('writes', [1, 2])
+def test_gradients_of_links_are_those_of_their_formulas(heads, writes):
+  rng = np.random.default_rng(heads + 10 * writes)
+  link = rng.uniform(size=(4, writes, 6, 6))
+  weights, precedence = rng.uniform(size=(2, 4, writes, 6))
+  reads = rng.uniform(size=(4, heads, 6))
+  for_link = rng.normal(size=link.shape)
+  for_ways = rng.normal(size=(2, 4, heads, writes, 6))
+
+  def plain_link(link, weights, precedence):
+    to, since = weights[..., :, None], weights[..., None, :]
+    made = (1 - to - since) * link + to * precedence[..., None, :]
+    return made * (1 - jnp.eye(6))
+
+  def plain_ways(link, reads):
+    forward = jnp.einsum('bhij,brj->brhi', link, reads)
+    return forward, jnp.einsum('bhij,bri->brhj', link, reads)
+
+  with jax.enable_x64(True):
+    for found, plain, arguments, signs in (
+      (
+        allocation.update_link,
+        plain_link,
+        (link, weights, precedence),
+        [for_link],
+      ),
+      (allocation.follow_links, plain_ways, (link, reads), for_ways),
+    ):
+
+      def total(function, signs=signs):
+        def summed(*arguments):
+          made = jax.tree.leaves(function(*arguments))
+          return sum((m * s).sum() for m, s in zip(made, signs, strict=True))
+
+        return jax.grad(summed, argnums=range(len(arguments)))(*arguments)
+
+      for one, other in zip(total(found), total(plain), strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-12, atol=1e-12)
+
+
 @jax.jit
 def everything_and_its_gradients(x):
   """All of it by name, and gradients of signed sums by argument."""

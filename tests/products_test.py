@@ -131,9 +131,12 @@ def test_gradients_of_products_are_made_after_the_scan():
 def test_outside_of_such_a_scan_products_are_plain():
   x, kernel = jnp.ones((2, 3)), jnp.arange(12.0).reshape(3, 4)
   np.testing.assert_array_equal(products.product(x, kernel), x @ kernel)
+  # What a scan sets for its steps, which gradients ask for, does not outlive it.
   with pytest.raises(ZeroDivisionError):
-    products.scan(lambda *_: 1 // 0, {}, 0.0, jnp.ones(3))
-  # What a scan sets for its steps does not outlive it.
+    jax.grad(
+      lambda weight: products.scan(lambda *_: 1 // 0, weight, 0.0, jnp.ones(3))
+    )(1.0)
+  np.testing.assert_array_equal(products.product(x, kernel), x @ kernel)
   gradient = jax.grad(lambda k: products.product(x, k).sum())(kernel)
   np.testing.assert_array_equal(gradient, x.T @ jnp.ones((2, 4)))
 

@@ -66,6 +66,10 @@ def drawn(monkeypatch):
   return calls
 
 
+def test_every_task_has_a_note():
+  assert set(show_task._NOTES) == set(presets.TASKS)
+
+
 @pytest.mark.parametrize(
   # Of numbered images; the others have tests of their own.
   'task',

@@ -9,7 +9,9 @@ import sys
 import time
 
 import numpy as np
+import preparation
 import pytest
+import settings
 import study
 import study_table
 from rich.console import Console
@@ -63,6 +65,17 @@ records.write_evaluation(folder, {
   'retrieval_free_chance': np.array([0.1, 0.1]),
 })
 """
+
+# Flags of run.py that are not given.
+_ABSENT = {
+  **dict.fromkeys(preparation.Request.__dataclass_fields__),
+  'preset': 'small',
+  'recompute': 'nothing',
+  'precision': 'default',
+  'binarize': False,
+  'seed': 0,
+  'evaluation_episodes': 500,
+}
 
 
 def _grid(folder, content):
@@ -167,6 +180,11 @@ def test_committed_grids_name_what_there_is():
     for flags in study.read(grid).values():
       assert flags['task'] in presets.TASKS
       assert flags['model'] in presets.MODELS
+      given = {**_ABSENT, **flags}
+      assert given.keys() == _ABSENT.keys()
+      for name in ('workdir', 'data', 'data_dir', 'device_megabytes'):
+        assert given.pop(name) is None
+      settings.resolve(given.pop('preset'), {}, **given)
 
 
 def test_a_study_runs_what_is_left_and_makes_the_table(tmp_path):

@@ -1,0 +1,51 @@
+"""What is told of a run in progress: steps, metrics, speed, time left."""
+
+import io
+
+import progress
+import pytest
+from rich.console import Console
+
+
+@pytest.fixture
+def clock(monkeypatch):
+  """A clock that is set by hand."""
+  now = [100.0]
+  monkeypatch.setattr(progress.time, 'perf_counter', lambda: now[0])
+  return now
+
+
+def _training(first, last):
+  file = io.StringIO()
+  console = Console(file=file, force_terminal=False, width=200)
+  return progress.Training(console, first, last), file
+
+
+def test_a_line_tells_the_speed_and_what_is_left(clock):
+  shown, file = _training(200, 1_200)
+  with shown:
+    clock[0] += 20
+    shown.report(600, 'negative bound 12.0')
+  assert file.getvalue().split('\n')[0] == (
+    'step 600 of 1,200  negative bound 12.0  20.0 steps/s  30 s left'
+  )
+
+
+def test_lines_are_few_and_the_last_step_has_one(clock):
+  shown, file = _training(0, 100)
+  with shown:
+    for step in range(10, 101, 10):
+      clock[0] += 4
+      shown.report(step, f'bound {step}')
+  lines = file.getvalue().splitlines()
+  assert [line.split()[1] for line in lines] == ['40', '80', '100']
+
+
+def test_a_terminal_has_a_bar_with_the_speed(clock):
+  file = io.StringIO()
+  console = Console(file=file, force_terminal=True, width=200)
+  with progress.Training(console, 0, 100) as shown:
+    clock[0] += 5
+    shown.report(50, 'bound 7')
+  text = file.getvalue()
+  assert '50/100' in text and 'bound 7' in text and '10.0 steps/s' in text
