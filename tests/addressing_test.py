@@ -801,3 +801,19 @@ def test_edges_are_finite_and_keep_their_type(dtype):
     np.testing.assert_allclose(
       np.float32(value), expected, atol=tolerance, err_msg=name
     )
+
+
+def test_directions_are_steep_at_nothing_and_no_more_than_that():
+  vectors = np.array([[0.0, 0.0, 0.0], [1e-3, 0.0, 0.0], [3.0, 0.0, -4.0]])
+  with jax.enable_x64(True):
+    found = addressing.of_length_one(vectors)
+    slopes = jax.vmap(jax.jacobian(addressing.of_length_one))(vectors)
+  np.testing.assert_allclose(
+    found, [[0, 0, 0], [math.sqrt(0.5), 0, 0], [0.6, 0, -0.8]], atol=1e-7
+  )
+  for vector, slope in zip(vectors, slopes, strict=True):
+    norm = math.sqrt(vector @ vector + 1e-6)
+    direction = vector / norm
+    expected = (np.eye(3) - np.outer(direction, direction)) / norm
+    np.testing.assert_allclose(slope, expected, rtol=1e-9, atol=1e-9)
+  assert np.abs(slopes).max() == pytest.approx(1e3)

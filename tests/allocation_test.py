@@ -569,6 +569,16 @@ def edges():
   return {key: np.stack([x[key] for x in rows]) for key in rows[0]}
 
 
+def _gradients(function, arguments, signs):
+  """Of the sum of what a function makes, each times its signs."""
+
+  def total(*arguments):
+    made = jax.tree.leaves(function(*arguments))
+    return sum((m * s).sum() for m, s in zip(made, signs, strict=True))
+
+  return jax.grad(total, argnums=range(len(arguments)))(*arguments)
+
+
 @pytest.mark.parametrize('heads', [1, 3])
 @pytest.mark.parametrize('writes', [1, 2])
 def test_gradients_of_links_are_those_of_their_formulas(heads, writes):
@@ -598,15 +608,11 @@ def test_gradients_of_links_are_those_of_their_formulas(heads, writes):
       ),
       (allocation.follow_links, plain_ways, (link, reads), for_ways),
     ):
-
-      def total(function, signs=signs):
-        def summed(*arguments):
-          made = jax.tree.leaves(function(*arguments))
-          return sum((m * s).sum() for m, s in zip(made, signs, strict=True))
-
-        return jax.grad(summed, argnums=range(len(arguments)))(*arguments)
-
-      for one, other in zip(total(found), total(plain), strict=True):
+      for one, other in zip(
+        _gradients(found, arguments, signs),
+        _gradients(plain, arguments, signs),
+        strict=True,
+      ):
         np.testing.assert_allclose(one, other, rtol=1e-12, atol=1e-12)
 
 

@@ -142,6 +142,15 @@ def test_default_sizes_let_one_size_grow_at_a_time(modules):
   assert sorted(grown['read_heads']) == [1, 2, 5, 8]
 
 
+def _squares_over_time(core, variables, inputs):
+  carry = core.initialize_carry(jax.random.key(0), inputs.shape[1:])
+
+  def step(carry, each):
+    return core.apply(variables, carry, each)
+
+  return (jax.lax.scan(step, carry, inputs)[1] ** 2).sum()
+
+
 def test_program_of_a_core_returns_the_gradients_of_a_loop_over_time(modules):
   cores = modules('cores')
   sizes = cores.Sizes(3, 4, 2)
@@ -167,6 +176,17 @@ def test_program_of_a_core_returns_the_gradients_of_a_loop_over_time(modules):
     assert jax.tree.map(jnp.shape, of_parameters) == jax.tree.map(
       jnp.shape, variables
     )
+    if name == 'lstm':
+      expected = jax.jit(
+        jax.grad(_squares_over_time, argnums=(1, 2)), static_argnums=0
+      )(core, variables, inputs)
+      jax.tree.map(
+        lambda one, other: np.testing.assert_allclose(
+          one, other, rtol=1e-3, atol=1e-4
+        ),
+        (of_parameters, of_inputs),
+        expected,
+      )
     # No part of a core is left out of what is timed.
     for leaf in jax.tree.leaves(of_parameters):
       assert np.any(np.asarray(leaf) != 0), name

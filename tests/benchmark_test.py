@@ -12,6 +12,7 @@ import statistics
 import struct
 import subprocess
 import sys
+import types
 
 import numpy as np
 import program_flags
@@ -296,6 +297,33 @@ def test_parameters_stand_beside_table_1_and_differ_by_less_than_a_percent(
     assert f'{row["parameters"]:,}' in line
     assert f'{paper:,}' in line
     assert f'{percent:+.2f}%' in line
+
+
+def test_slots_that_are_asked_for_are_measured():
+  import benchmark_steps
+
+  given = {
+    'task': 'perfect_recall',
+    'model': 'dnc',
+    'preset': 'small',
+    'data': 'bundled',
+    'recompute': 'nothing',
+    'precision': 'default',
+    'top_k': 0,
+    'nearest': 'exact',
+    'without': 'none',
+  }
+
+  class Flags(dict):
+    slots = 7
+
+  flags = Flags(
+    {name: types.SimpleNamespace(value=value) for name, value in given.items()}
+  )
+  prepared = benchmark_steps.prepare(flags, 2)
+  assert prepared.problem.model.core.slots == 7
+  assert prepared.settings.replicas == 2
+  assert benchmark_steps.document(prepared, 1.0)['settings']['slots'] == 7
 
 
 def test_memory_is_estimated_for_every_model_and_way(digits, tmp_path):

@@ -278,3 +278,20 @@ def test_images_are_those_that_are_passed():
   one = step(evaluate.zeros(6), variables, _KEY, _images(0))
   other = step(evaluate.zeros(6), variables, _KEY, _images(1))
   assert one.entropy != other.entropy
+
+
+def test_pixels_are_drawn_where_the_model_watches_black_and_white(monkeypatch):
+  problem, variables, _ = _case()
+  episode, noise = _draw(problem, 0)
+  steps = jax.jit(
+    lambda *given: free_energy.infer(problem.model, *given).steps
+  )(variables, episode.frames, episode.condition, noise)
+  keys = []
+  monkeypatch.setattr(
+    evaluate.generate, 'run_free', lambda *given: keys.append(given[-1])
+  )
+  for binarize in (False, True):
+    evaluate.generate_twice(
+      problem, 4, binarize, variables, _KEY, (episode, noise, steps)
+    )
+  assert keys == [None, _KEY]

@@ -6,8 +6,10 @@ import pathlib
 import re
 import subprocess
 import sys
+import types
 
 import growth
+import preparation
 import pytest
 
 from gtmm_jax import presets
@@ -100,3 +102,53 @@ def test_a_power_is_a_ratio_of_logarithms(value):
   assert float(found) == pytest.approx(
     math.log(7 / 3) / math.log(value / 20), abs=0.006
   )
+
+
+@pytest.mark.parametrize('axis', growth._AXES)
+def test_a_case_is_measured_as_it_is_named(tmp_path, monkeypatch, axis):
+  case = growth.Case('associative', axis, 64, 8, 'paper')
+  asked = {}
+
+  def measured(program, given, log):
+    assert (program.name, log.suffix) == ('benchmark.py', '.log')
+    asked.update(given)
+    given['json'].write_text(json.dumps({'rows': [{'step': 1}]}))
+    return 0
+
+  monkeypatch.setattr(growth, 'FLAGS', types.SimpleNamespace(seconds=0.5))
+  monkeypatch.setattr(growth.command, 'run_logged', measured)
+  row = growth._measure(case, tmp_path)
+  assert row == {**case._asdict(), 'step': 1}
+  known = preparation.Request.__dataclass_fields__.keys()
+  assert asked.keys() <= known | {'slots', 'seconds', 'json'}
+  assert asked.pop('json').parent == tmp_path
+  sizes = {'frames': 25, 'batch_size': 10, 'replicas': 1, 'slots': None}
+  sizes['slots' if axis == 'many_slots' else axis] = 64
+  frames = sizes.pop('frames')
+  assert asked.pop('pre_recall') + asked['recall'] == frames
+  assert asked.pop('slots', None) == sizes.pop('slots')
+  assert asked == sizes | {
+    'task': 'perfect_recall',
+    'model': 'associative',
+    'preset': 'paper',
+    'recall': 5,
+    'top_k': 8,
+    'seconds': 0.5,
+  }
+  # Kept, and not asked for again.
+  monkeypatch.setattr(growth.command, 'run_logged', None)
+  assert growth._measure(case, tmp_path) == row
+
+
+def test_a_case_that_failed_leaves_nothing_that_is_taken_for_it(
+  tmp_path, monkeypatch
+):
+  def failed(program, given, log):
+    given['json'].write_text('{"rows": []}')
+    return 1
+
+  monkeypatch.setattr(growth, 'FLAGS', types.SimpleNamespace(seconds=0.5))
+  monkeypatch.setattr(growth.command, 'run_logged', failed)
+  case = growth.Case('dnc', 'slots', 64)
+  assert growth._measure(case, tmp_path) is None
+  assert not list(tmp_path.iterdir())

@@ -131,7 +131,7 @@ def test_gradients_of_products_are_made_after_the_scan():
 def test_outside_of_such_a_scan_products_are_plain():
   x, kernel = jnp.ones((2, 3)), jnp.arange(12.0).reshape(3, 4)
   np.testing.assert_array_equal(products.product(x, kernel), x @ kernel)
-  # What a scan sets for its steps, which gradients ask for, does not outlive it.
+  # What a scan sets for its steps, for gradients, does not outlive it.
   with pytest.raises(ZeroDivisionError):
     jax.grad(
       lambda weight: products.scan(lambda *_: 1 // 0, weight, 0.0, jnp.ones(3))

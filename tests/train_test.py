@@ -2,6 +2,7 @@
 
 import dataclasses
 import functools
+import types
 
 import jax
 import jax.numpy as jnp
@@ -355,3 +356,19 @@ def test_resetting_totals_changes_nothing_else():
   after = [step(x, _KEY, _IMAGES) for x in (state, reset)]
   assert _same(after[0].params, after[1].params)
   assert after[1].totals.batches == 1
+
+
+@pytest.mark.parametrize('recompute', presets.RECOMPUTE)
+def test_training_computes_again_what_is_asked(monkeypatch, recompute):
+  asked = []
+
+  def infer(*_, **given):
+    asked.append((given['recompute'], given['train']))
+    raise StopIteration
+
+  monkeypatch.setattr(train.free_energy, 'infer', infer)
+  problem = train.Problem(None, None, 1, recompute)
+  episode = types.SimpleNamespace(frames=None, condition=None)
+  with pytest.raises(StopIteration):
+    train.objective(problem, {}, {}, episode, None)
+  assert asked == [(recompute, True)]
