@@ -16,7 +16,7 @@ import orbax.checkpoint as ocp
 
 Tree = Any
 
-# What says nothing of a file: too many are open, or their server went away.
+# What says nothing of a file: no memory, too many open, their server gone.
 _PASSING = (errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.ESTALE)
 
 
