@@ -6,8 +6,8 @@ A core reads random vectors and a delimiter, then recalls the vectors from blank
 input (Graves et al. 2014, section 4.1). Results lie in the workdir, in place of
 those of the same command, and of no others: config.json, metrics.jsonl (a line
 a report), evaluation.json (fresh sequences, longer ones than trained included),
-copy_task.png and copy_task.pdf. All errors are in bits for each bit that is to
-be recalled: guessing costs 1.
+copy_task.png and copy_task.pdf; a lock keeps a second program out. All errors
+are in bits for each bit that is to be recalled: guessing costs 1.
 """
 
 import pathlib
@@ -16,6 +16,7 @@ import time
 from typing import Any
 
 import command
+import continuation
 from absl import app, flags, logging
 from rich.console import Console
 
@@ -80,11 +81,14 @@ def main(_: list[str]) -> None:
       raise ValueError(f'--workdir {workdir} is a file; name a folder.')
     problems = {name: _problem(name, settings) for name in settings['core']}
     _require_same(workdir, settings)
-    workdir.mkdir(parents=True, exist_ok=True)
+    command.require_writable(workdir, f'--workdir {workdir}')
   except (ValueError, OSError) as error:
     command.fail(error)
   try:
-    _run(problems, settings, workdir, command.console())
+    with continuation.alone(workdir):
+      _run(problems, settings, workdir, command.console())
+  except continuation.CannotGoOn as error:
+    command.fail(error)
   except KeyboardInterrupt:
     sys.exit(130)
 

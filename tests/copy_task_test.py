@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from experiments import copy_training
+from experiments import continuation, copy_training
 from gtmm_jax import records
 
 PROGRAM = (
@@ -206,6 +206,7 @@ def test_a_run_leaves_records_and_a_figure(written):
     'copy_task.pdf',
     'copy_task.png',
     'evaluation.json',
+    'lock',
     'metrics.jsonl',
   ]
   assert (folder / 'copy_task.png').stat().st_size > 10_000
@@ -261,6 +262,11 @@ def test_the_same_command_gives_the_same_numbers_in_place_of_the_old(
     assert told in result.stderr
     assert records.read_metrics(workdir) == [old]
   records.write_config(workdir, {'settings': settings})
+  with continuation.alone(workdir):
+    result = _run(tmp_path, *flags)
+  assert (result.returncode, result.stderr.count('\n')) == (2, 1)
+  assert f'Another program runs in {workdir}' in result.stderr
+  assert records.read_metrics(workdir) == [old]
   result = _run(tmp_path, *flags)
   assert result.returncode == 0, result.stderr
   found = [line['bits'] for line in records.read_metrics(workdir)]
