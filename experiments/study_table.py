@@ -153,6 +153,7 @@ def draw(
       _label(name, row),
       records.read_metrics(folder / name),
       records.read_evaluation(folder / name),
+      row['settings']['model'],
     )
     by_task.setdefault(row['settings']['task'], []).append(run)
   paths = []

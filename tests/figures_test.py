@@ -361,6 +361,38 @@ def test_points_are_marked_where_a_line_would_not_show_them():
   assert last.lines[0].get_marker() == bound.lines[0].get_marker() == 'o'
 
 
+def _lines(runs):
+  """Colour and dashes of each run, the same in all panels and the legend."""
+  figure = figures.results_figure(runs)
+  found = [
+    [(to_hex(line.get_color()), line.get_linestyle()) for line in lines]
+    for lines in (
+      *(axes.lines for axes in figure.axes),
+      figure.legends[0].get_lines(),
+    )
+  ]
+  assert found[0] == found[1] == found[2] == found[3]
+  return found[0]
+
+
+def test_runs_of_one_model_share_its_colour_and_have_their_own_dashes():
+  given = {'vrnn': 'vrnn', 'dnc': 'dnc', 'dnc, means': 'dnc', 'more': 'dnc'}
+  runs = [_run(label)._replace(model=model) for label, model in given.items()]
+  vrnn, dnc, means, more = _lines(runs)
+  assert dnc[0] == means[0] == more[0] != vrnn[0]
+  assert vrnn[1] == dnc[1] == '-'
+  assert len({dnc[1], means[1], more[1]}) == 3
+  # Colours tell runs of a single model apart, and runs without a model.
+  assert len({colour for colour, _ in _lines(runs[1:])}) == 3
+  unnamed = [run._replace(model=None) for run in runs]
+  assert len({colour for colour, _ in _lines(unnamed)}) == 4
+
+
+def test_more_models_than_colours_are_told_apart_by_dashes():
+  runs = [_run(f'run {n}')._replace(model=f'model {n}') for n in range(9)]
+  assert len(set(_lines(runs))) == 9
+
+
 def test_labels_and_titles_are_shown_as_they_are_written(tmp_path):
   labels = ['_hidden', 'a $5 ^{ b', '$x$', 'ä_b']
   runs = [_run(label, seed=i) for i, label in enumerate(labels)]

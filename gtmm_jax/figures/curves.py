@@ -17,11 +17,13 @@ class Run(NamedTuple):
     label: the run's name in the legend, such as the name of its model.
     metrics: lines of metrics in the order of their steps; may be empty.
     evaluation: the held-out evaluation, None where there is none.
+    model: where several models are drawn, runs of one share its colour.
   """
 
   label: str
   metrics: Sequence[Mapping[str, Any]]
   evaluation: Mapping[str, Any] | None
+  model: str | None = None
 
 
 class Curve(NamedTuple):

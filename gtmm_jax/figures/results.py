@@ -67,8 +67,8 @@ def results_figure(runs: Sequence[Run], title: str | None = None) -> Figure:
   The panels over training are scaled to what follows the first tenth of it.
 
   Args:
-    runs: one or more, each with a label of its own; it keeps its colour in
-      all panels.
+    runs: one or more, each with a label of its own; it keeps its colour and
+      its dashes in all panels. Of several models each has a colour.
     title: a line above the panels.
 
   Raises:
@@ -86,12 +86,15 @@ def results_figure(runs: Sequence[Run], title: str | None = None) -> Figure:
     figure.suptitle(writing.literal(title), fontsize=11)
   frames, last, bound = figure.subplots(1, 3)
   shaded = _shade_predictable(frames, runs)
+  styles = _styles(runs)
+  last_kl, bounds = (
+    [over_training(run, name) for run in runs]
+    for name in ('kl_last', 'negative_bound')
+  )
   drawn = [
-    _draw_frames(frames, [per_frame(run) for run in runs]),
-    _draw_training(last, [over_training(run, 'kl_last') for run in runs], True),
-    _draw_training(
-      bound, [over_training(run, 'negative_bound') for run in runs], False
-    ),
+    _draw_frames(frames, [per_frame(run) for run in runs], styles),
+    _draw_training(last, last_kl, styles, True),
+    _draw_training(bound, bounds, styles, False),
   ]
   frames.set(title='KL of each held-out frame', xlabel='frame', ylabel='nats')
   last.set(title='KL of the last frame', xlabel='training step', ylabel='nats')
@@ -108,22 +111,36 @@ def results_figure(runs: Sequence[Run], title: str | None = None) -> Figure:
   banded = any(
     np.isfinite(curve.error).any() for panel in drawn for curve in panel
   )
-  _add_legend(figure, runs, banded, shaded)
+  _add_legend(figure, runs, styles, banded, shaded)
   return figure
 
 
-def _style(index: int) -> dict[str, Any]:
-  turn, colour = divmod(index, len(_COLOURS))
-  return {
-    'color': _COLOURS[colour],
-    'linestyle': _DASHES[turn % len(_DASHES)],
-    'linewidth': 1.4,
-  }
+def _styles(runs: Sequence[Run]) -> list[dict[str, Any]]:
+  """A colour for each model, and dashes for its second run, third, ..."""
+  names = [run.model or run.label for run in runs]
+  kinds = list(dict.fromkeys(names))
+  if len(kinds) == 1 or len(kinds) > len(_COLOURS):
+    turns = [divmod(index, len(_COLOURS)) for index in range(len(runs))]
+  else:
+    turns = [
+      (names[:index].count(name), kinds.index(name))
+      for index, name in enumerate(names)
+    ]
+  return [
+    {
+      'color': _COLOURS[colour],
+      'linestyle': _DASHES[turn % len(_DASHES)],
+      'linewidth': 1.4,
+    }
+    for turn, colour in turns
+  ]
 
 
-def _draw_frames(axes: Axes, curves: Sequence[Curve | None]) -> list[Curve]:
+def _draw_frames(
+  axes: Axes, curves: Sequence[Curve | None], styles: Sequence[dict[str, Any]]
+) -> list[Curve]:
   """Draws KL by frame; returns the curves there are."""
-  drawn = _draw(axes, curves, markers=True)
+  drawn = _draw(axes, curves, styles, markers=True)
   if drawn:
     ticks = MaxNLocator(8, integer=True, steps=[1, 2, 5, 10])
     axes.xaxis.set_major_locator(ticks)
@@ -133,10 +150,13 @@ def _draw_frames(axes: Axes, curves: Sequence[Curve | None]) -> list[Curve]:
 
 
 def _draw_training(
-  axes: Axes, curves: Sequence[Curve | None], from_zero: bool
+  axes: Axes,
+  curves: Sequence[Curve | None],
+  styles: Sequence[dict[str, Any]],
+  from_zero: bool,
 ) -> list[Curve]:
   """Draws a metric by training step; returns the curves there are."""
-  drawn = _draw(axes, curves, markers=False)
+  drawn = _draw(axes, curves, styles, markers=False)
   if drawn:
     axes.xaxis.set_major_locator(MaxNLocator(6, integer=True))
     axes.xaxis.set_major_formatter(EngFormatter(sep=''))
@@ -146,13 +166,15 @@ def _draw_training(
 
 
 def _draw(
-  axes: Axes, curves: Sequence[Curve | None], markers: bool
+  axes: Axes,
+  curves: Sequence[Curve | None],
+  styles: Sequence[dict[str, Any]],
+  markers: bool,
 ) -> list[Curve]:
   """Draws the curves there are, and returns them, or says there are none."""
-  for index, curve in enumerate(curves):
+  for curve, style in zip(curves, styles, strict=True):
     if curve is None:
       continue
-    style = _style(index)
     # A single point has no line that could be seen.
     dots = markers or np.isfinite(curve.mean).sum() == 1
     size = 3.5 if len(curve.x) <= 30 else 2.5
@@ -200,14 +222,18 @@ def _shade_predictable(axes: Axes, runs: Iterable[Run]) -> bool:
 
 
 def _add_legend(
-  figure: Figure, runs: Sequence[Run], banded: bool, shaded: bool
+  figure: Figure,
+  runs: Sequence[Run],
+  styles: Sequence[dict[str, Any]],
+  banded: bool,
+  shaded: bool,
 ) -> None:
   handles: list[Line2D | Patch] = []
   labels = []
-  for index, run in enumerate(runs):
+  for run, style in zip(runs, styles, strict=True):
     kept = alive(run)
     left = '' if kept.all() else f' ({kept.sum()} of {kept.size} replicas)'
-    handles.append(Line2D([], [], **_style(index)))
+    handles.append(Line2D([], [], **style))
     labels.append(writing.literal(run.label) + left)
   if banded:
     handles.append(Patch(facecolor='0.8', linewidth=0))
