@@ -365,7 +365,8 @@ def test_at_the_start_what_went_before_counts_in_keys_as_a_latent_does(
 
 
 def test_condition_reaches_keys_and_not_the_store(inputs):
-  core = make()
+  # By way of h_t it would reach them all the same.
+  core = make(without=('controller_keys',))
   variables = in_single(random_parameters(core))
   single = jnp.asarray(inputs, jnp.float32)
   states, _ = scan(core, variables, single)
@@ -390,6 +391,18 @@ def test_what_is_left_out_is_left_out(inputs, part):
   left_out = {'content': 2 * HEADS, 'succession': HEADS}.get(part, 0)
   bias = variables['params']['linear']['bias']
   assert bias.shape == (asked - left_out,)
+  if part != 'content':
+    seen = WIDTH + CONTROLLER * (part != 'controller_keys')
+    assert variables['params']['key']['kernel'].shape == (seen, KEY)
+    assert _corrects_queries(core) == (part == 'shared_keys')
+
+
+def _corrects_queries(core: Associative) -> bool:
+  """Whether queries have a map of their own that is not zero at the start."""
+  carry = core.initialize_carry(jax.random.key(0), (WIDTH,))
+  variables = core.init(jax.random.key(1), carry, jnp.zeros(WIDTH))
+  kernel = variables['params']['situation']['kernel']
+  return bool(np.any(kernel[:, -HEADS * KEY :]))
 
 
 @pytest.mark.parametrize(

@@ -23,6 +23,7 @@ SLOTS, WORD, HEADS, CONTROLLER = BATCH, 4, 2, 4
 CORES = {
   'introspective': Introspective(LATENT, SLOTS, HEADS, CONTROLLER, 5),
   'associative': Associative(LATENT, SLOTS, 3, HEADS, CONTROLLER, 5),
+  'sparse': Associative(LATENT, SLOTS, 3, HEADS, CONTROLLER, 5, top_k=2),
   'lstm': LSTM(CONTROLLER),
   'ntm': NTM(SLOTS, WORD, HEADS, 1, CONTROLLER, LATENT),
   # Without a learned memory their empty slots are alike but for rounding, which
@@ -135,6 +136,7 @@ def test_a_call_leaves_the_form_of_the_carry(name, batch, dtype):
   width = {
     'introspective': HEADS * LATENT,
     'associative': HEADS * LATENT + CONTROLLER,
+    'sparse': HEADS * LATENT + CONTROLLER,
     'lstm': CONTROLLER,
   }.get(name, HEADS * WORD + CONTROLLER)
   assert context.shape == (*batch, width)
@@ -338,6 +340,7 @@ def check_dnc(core, carry, states):
 CHECKS = {
   'introspective': check_introspective,
   'associative': check_associative,
+  'sparse': check_associative,
   'lstm': check_lstm,
   'ntm': check_ntm,
   'lru': check_lru,
@@ -378,11 +381,23 @@ def test_long_runs_in_single_precision_stay_sound(name, scale):
 TINY = {
   'introspective': Introspective(1, 1, 1, 1, 1),
   'associative': Associative(1, 1, 1, 1, 1, 1),
+  'sparse': Associative(1, 1, 1, 1, 1, 1, top_k=1),
   'lstm': LSTM(1),
   'ntm': NTM(1, 1, 1, 1, 1),
   'lru': LRU(1, 1, 1, 1),
   'dnc': DNC(1, 1, 1, 1, 1),
 }
+
+
+@every_core
+def test_no_sequences_are_none(name):
+  core = CORES[name]
+  carry = fresh(core, 0)
+  inputs = np.zeros((STEPS, 0, WIDTH))
+  states, contexts = run(core, random_parameters(core), carry, inputs)
+  assert contexts.shape[:2] == (STEPS, 0)
+  for x, y in zip(jax.tree.leaves(states), jax.tree.leaves(carry), strict=True):
+    assert x.shape == (STEPS, *y.shape)
 
 
 @every_core
@@ -521,7 +536,8 @@ def long_inputs() -> np.ndarray:
   return x.astype(np.float32)
 
 
-@every_core
+# What sparse reads do not choose has no gradient.
+@pytest.mark.parametrize('name', [name for name in CORES if name != 'sparse'])
 def test_gradients_at_the_start_reach_every_number(name, long_inputs):
   core = CORES[name]
   variables = jax.jit(core.init)(KEY, fresh(core), long_inputs[0, 0])
@@ -606,13 +622,32 @@ def test_a_carry_of_another_batch_or_size_is_refused(name, batch, sizes):
     assert words in message
 
 
+@pytest.mark.parametrize('batch', [(), (5,), (1,), (4, 1)])
+@pytest.mark.parametrize(
+  'name', [name for name in CORES if name not in WRITERS]
+)
+def test_a_carry_of_another_batch_is_refused(name, batch):
+  core = CORES[name]
+  message = refusal(core, (4, WIDTH), fresh(core, *batch))
+  assert f"{type(core).__name__}'s carry" in message
+  assert f'inputs of shape {(4, WIDTH)}' in message
+  assert 'initialize_carry' in message
+
+
 @pytest.mark.parametrize(
   ('name', 'sizes'),
   [
     *itertools.product(
-      WRITERS,
+      (*WRITERS, 'introspective', 'associative', 'sparse'),
       [{'read_heads': 1}, {'read_heads': 3}, {'controller_size': 7}],
     ),
+    # What is one would be broadcast in silence, too.
+    *itertools.product(
+      ['introspective', 'associative', 'sparse'],
+      [{'slots': 1}, {'slots': 9}, {'latent_size': 1}],
+    ),
+    *itertools.product(['associative', 'sparse'], [{'key_size': 1}]),
+    *itertools.product(['lstm'], [{'size': 1}, {'size': 5}]),
     # Of one head where there are several, it would be broadcast in silence.
     *itertools.product(
       ['ntm-2', 'dnc'], [{'write_heads': 1}, {'write_heads': 3}]
@@ -623,7 +658,9 @@ def test_a_carry_of_another_batch_or_size_is_refused(name, batch, sizes):
 def test_a_carry_of_other_heads_is_refused(name, sizes):
   core = CORES[name.removesuffix('-2')]
   core = core.clone(write_heads=2) if name == 'ntm-2' else core
-  carry = fresh(core.clone(**sizes), 4)
+  # Of all slots, since there may be fewer than two.
+  whole = {'top_k': 0} if name == 'sparse' else {}
+  carry = fresh(core.clone(**whole, **sizes), 4)
   message = refusal(core, (4, WIDTH), carry)
   assert f"{type(core).__name__}'s carry" in message
   assert 'initialize_carry' in message
@@ -658,6 +695,22 @@ BAD = [
   ('name', 'settings', 'words'),
   [
     *((name, *bad) for name in WRITERS for bad in BAD),
+    *(
+      (name, {size: number}, f'{size} is {number}; it must be >= 1')
+      for name in ('introspective', 'associative')
+      for size, number in (
+        ('latent_size', 0),
+        ('latent_size', -1),
+        ('slots', 0),
+        ('read_heads', 0),
+        ('controller_size', 0),
+        ('attention_size', 0),
+      )
+    ),
+    ('associative', {'key_size': 0}, 'key_size is 0; it must be >= 1'),
+    ('introspective', {'attention': 'hard'}, 'must be linear or softmax'),
+    ('introspective', {'order': 'size'}, 'must be age or arrival'),
+    ('lstm', {'size': 0}, 'size is 0; it must be >= 1'),
     ('ntm', {'write_heads': 0}, 'write_heads is 0; it must be >= 1'),
     ('dnc', {'write_heads': 0}, 'write_heads is 0; it must be >= 1'),
     ('ntm', {'shift_range': -1}, 'shift_range is -1; it must be >= 0'),

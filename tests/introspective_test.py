@@ -455,6 +455,6 @@ def test_a_latent_without_a_condition_will_do(single):
 @pytest.mark.parametrize('setting', ['attention', 'order'])
 def test_a_misspelt_setting_is_an_error_that_names_the_right_ones(setting):
   core = Introspective(2, 3, **{setting: 'agee'})
-  carry = core.initialize_carry(jax.random.key(0), (2,))
+  carry = Introspective(2, 3).initialize_carry(jax.random.key(0), (2,))
   with pytest.raises(ValueError, match=f'{setting} is .agee.*must be'):
     core.init(jax.random.key(0), carry, jnp.zeros((2,)))

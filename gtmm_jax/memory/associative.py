@@ -64,7 +64,8 @@ class Associative(nn.RNNCellBase):
     s_t = [z_{t-1}, c_t, h_t]
     a_t = A [z_{t-1}, c_t, 4 h_t]
     key_t = a_t / |a_t|,          stored with z_t at t + 1
-    query^r_t = a_t + B^r s_t, of length one; B^r is zero at the start
+    query^r_t = a_t + B^r s_t + b^r, of length one; B^r and b^r are zero at
+      the start
     w^{r,content}_t = softmax_n(
       beta^r_t query^r_t . key_n + gamma^r_t w^r_{t-1,n-1})
     w^{r,age}_t, w^{r,arrival}_t = k(s_t) / sum(k(s_t)), k as in section 3.1,
@@ -116,8 +117,7 @@ class Associative(nn.RNNCellBase):
     self, carry: AssociativeState, inputs: Array
   ) -> tuple[AssociativeState, Array]:
     """One step: `inputs [..., Z + A]` -> context `[..., R Z + H]`."""
-    core.require_features(inputs, max(1, self.latent_size), 'Associative')
-    require_settings(self)
+    core.require_sense(self, carry, inputs)
     stored = carry.calls + int(self.stores_first_input)
     memory = core.put_in_turn(
       carry.memory, inputs[..., : self.latent_size], stored
@@ -149,7 +149,7 @@ class Associative(nn.RNNCellBase):
     else:
       reads, read_weights = reading.read_all(memory, keys, sought, holds)
     gates = nn.sigmoid(asked['gates'])
-    gated = (reads * gates).reshape(*h.shape[:-1], -1)
+    gated = core.beside_one_another(reads * gates)
     state = AssociativeState(
       controller=controller,
       memory=memory,
@@ -236,6 +236,7 @@ class Associative(nn.RNNCellBase):
     self, rng: Array, input_shape: tuple[int, ...]
   ) -> AssociativeState:
     """An empty store with the leading axes of `input_shape`."""
+    require_settings(self)
     batch = input_shape[:-1]
     heads = (*batch, self.read_heads)
     return AssociativeState(
@@ -258,12 +259,12 @@ class Associative(nn.RNNCellBase):
 
 
 def require_settings(cell: Associative) -> None:
-  """Checks the settings of a cell, which does so at each call, too.
+  """Checks the settings of a cell, which does so by itself, too.
 
   Raises:
     ValueError: in one sentence, what was wrong and what is allowed.
   """
-  core.require_sizes(cell)
+  core.require_sizes(cell, 'latent_size')
   core.require_strength(cell.initial_strength)
   for part in cell.without:
     core.require_one_of('without', part, PARTS)

@@ -30,6 +30,7 @@ Activation = Literal['identity', 'tanh']
 Strength = Literal['softplus', 'oneplus']
 
 _SIZES = (
+  'size',
   'slots',
   'word_size',
   'read_heads',
@@ -69,13 +70,13 @@ def require_one_of(name: str, value: str, allowed: tuple[str, ...]) -> None:
     raise ValueError(f'{name} is {value!r}; it must be {" or ".join(allowed)}.')
 
 
-def require_sizes(core: Any) -> None:
-  """Checks that each size that a core has is at least 1.
+def require_sizes(core: Any, *more: str) -> None:
+  """Checks that each size that a core has, and `more`, is at least 1.
 
   Raises:
     ValueError: names the first that is not.
   """
-  for size in _SIZES:
+  for size in (*_SIZES, *more):
     if getattr(core, size, 1) < 1:
       raise ValueError(f'{size} is {getattr(core, size)}; it must be >= 1.')
 
@@ -96,9 +97,6 @@ def require_strength(strength: float) -> None:
 def require_settings(core: Any) -> None:
   """Checks the settings that the cores which write words share.
 
-  A core does so, and checks its own, where it initialises a carry: nothing is
-  called without one.
-
   Args:
     core: an NTM, LRU or DNC.
 
@@ -118,10 +116,13 @@ def require_settings(core: Any) -> None:
 
 
 def require_sense(core: Any, carry: Any, inputs: Array) -> None:
-  """Checks a core that writes words: its settings, its carry and its inputs.
+  """Checks what a core is called with: settings, carry and inputs.
+
+  Each core checks its settings where it initialises a carry: nothing is called
+  without one.
 
   Args:
-    core: an NTM, LRU or DNC.
+    core: any of them.
     carry: what it was called with.
     inputs: [..., I].
 
@@ -133,10 +134,11 @@ def require_sense(core: Any, carry: Any, inputs: Array) -> None:
     lambda: core.initialize_carry(jax.random.key(0), inputs.shape)
   )
   name = type(core).__name__
-  require_features(inputs, max(1, core.latent_size), name)
+  require_features(inputs, max(1, getattr(core, 'latent_size', 1)), name)
   if jax.tree.map(jnp.shape, carry) == jax.tree.map(jnp.shape, wanted):
     return
-  for field in ('memory', *carry._fields):
+  # The memory, where there is one, tells most.
+  for field in sorted(carry._fields, key=lambda field: field != 'memory'):
     found, asked = (
       jax.tree.map(jnp.shape, getattr(state, field))
       for state in (carry, wanted)
@@ -169,6 +171,12 @@ def begin(core: nn.Module, carry: Any) -> Any:
   )
   is_first = (carry.calls == 0)[..., None, None]
   return carry._replace(memory=jnp.where(is_first, learned, carry.memory))
+
+
+def beside_one_another(reads: Array) -> Array:
+  """Reads [..., R, W] as one vector [..., R W], of no sequences, too."""
+  *batch, heads, size = reads.shape
+  return reads.reshape(*batch, heads * size)
 
 
 def put_in_turn(memory: Array, row: Array, number: Array) -> Array:

@@ -197,15 +197,14 @@ def advance(
     ValueError: if settings, carry or inputs make no sense.
   """
   core.require_sense(cell, carry, inputs)
-  batch = inputs.shape[:-1]
   carry = core.begin(cell, carry)
   controller, h = LSTM(cell.controller_size, name='controller')(
     carry.controller,
-    jnp.concatenate([inputs, carry.reads.reshape(*batch, -1)], axis=-1),
+    jnp.concatenate([inputs, core.beside_one_another(carry.reads)], axis=-1),
   )
   asked, tag = ask(h, inputs, carry.tag)
   state = gradients.sparing(access)(carry, asked)
-  context = jnp.concatenate([state.reads.reshape(*batch, -1), h], axis=-1)
+  context = jnp.concatenate([core.beside_one_another(state.reads), h], axis=-1)
   state = state._replace(controller=controller, tag=tag, calls=carry.calls + 1)
   return state, context
 

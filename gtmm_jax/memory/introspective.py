@@ -76,9 +76,7 @@ class Introspective(nn.RNNCellBase):
     self, carry: IntrospectiveState, inputs: Array
   ) -> tuple[IntrospectiveState, Array]:
     """Stores, updates, reads: `inputs [..., Z + A]` -> context `[..., R Z]`."""
-    core.require_features(inputs, self.latent_size, 'Introspective')
-    core.require_one_of('attention', self.attention, get_args(Attention))
-    core.require_one_of('order', self.order, get_args(Order))
+    core.require_sense(self, carry, inputs)
     stored = carry.calls + int(self.stores_first_input)
     memory = self._store(carry.memory, inputs[..., : self.latent_size], stored)
     controller, h = LSTM(self.controller_size, name='controller')(
@@ -87,7 +85,7 @@ class Introspective(nn.RNNCellBase):
     read_weights = self._attend(h, stored)
     gates = nn.sigmoid(self._heads(h, self.latent_size, 'gates'))
     retrieved = jnp.einsum('...rn,...nz->...rz', read_weights, memory)
-    context = (retrieved * gates).reshape(*h.shape[:-1], -1)
+    context = core.beside_one_another(retrieved * gates)
     state = IntrospectiveState(
       controller, memory, carry.calls + 1, read_weights, gates
     )
@@ -136,6 +134,9 @@ class Introspective(nn.RNNCellBase):
     self, rng: Array, input_shape: tuple[int, ...]
   ) -> IntrospectiveState:
     """An empty store with the leading axes of `input_shape`."""
+    core.require_sizes(self, 'latent_size')
+    core.require_one_of('attention', self.attention, get_args(Attention))
+    core.require_one_of('order', self.order, get_args(Order))
     batch = input_shape[:-1]
     heads = (*batch, self.read_heads)
     return IntrospectiveState(

@@ -53,7 +53,7 @@ class LSTM(nn.RNNCellBase):
     self, carry: LSTMState, inputs: Array
   ) -> tuple[LSTMState, Array]:
     """Advances by one step: `inputs [..., I]` -> (state, h_t `[..., H]`)."""
-    core.require_features(inputs, 1, 'LSTM')
+    core.require_sense(self, carry, inputs)
     fused = jnp.concatenate([inputs, carry.hidden], axis=-1)
     kernel = self.param(
       'kernel',
@@ -74,6 +74,7 @@ class LSTM(nn.RNNCellBase):
   ) -> LSTMState:
     """Zeros with the leading axes of `input_shape`; `rng` is not used."""
     del rng
+    core.require_sizes(self)
     zeros = jnp.zeros((*input_shape[:-1], self.size))
     return LSTMState(zeros, zeros)
 

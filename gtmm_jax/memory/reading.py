@@ -3,6 +3,7 @@
 Pure functions. Logits are `[..., R, N]` for R heads and N slots.
 """
 
+import math
 from collections.abc import Sequence
 from typing import Literal, NamedTuple
 
@@ -165,7 +166,8 @@ def strongest(
 def rows(memory: Array, index: Array) -> Array:
   """Rows of [..., N, W] at indices [..., *I] -> [..., *I, W]."""
   batch = memory.shape[:-2]
-  flat = index.reshape(*batch, -1, 1)
+  shape = index.shape[len(batch) :]
+  flat = index.reshape(*batch, math.prod(shape), 1)
   found = jnp.take_along_axis(memory, flat, axis=-2)
   return found.reshape(*index.shape, memory.shape[-1])
 
@@ -175,7 +177,8 @@ def by_slot(by_age: Array, stored: Array) -> Array:
   """What is said of ages 0, 1, ..., as said of slots; [..., R, N] both.
 
   Slot n holds what is (stored - 1 - n) mod N steps old. The map is its own
-  inverse, so that its gradient need not be added up.
+  inverse, so that its gradient need not be added up. It is written out for
+  reverse mode alone.
   """
   slots = by_age.shape[-1]
   age = (stored[..., None] - 1 - jnp.arange(slots)) % slots
@@ -192,7 +195,7 @@ def _scatter(weights: Array, index: Array, slots: int) -> Array:
   """Weights [..., R, A, k] of chosen slots as weights of all, [..., R, N]."""
   *heads, addressings, count = weights.shape
   weights, index = (
-    x.reshape(-1, addressings * count) for x in (weights, index)
+    x.reshape(math.prod(heads), addressings * count) for x in (weights, index)
   )
   head = jnp.arange(weights.shape[0])[:, None]
   none = jnp.zeros((weights.shape[0], slots), weights.dtype)
