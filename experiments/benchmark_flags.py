@@ -9,6 +9,9 @@ from absl import flags
 
 from gtmm_jax import presets
 
+# So that --helpshort of a program shows the flags that are defined for it here.
+flags.disclaim_key_flags()
+
 # What says how one model is trained or timed.
 OF_ONE_MODEL = (
   'model',

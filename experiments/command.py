@@ -13,6 +13,9 @@ from rich.console import Console
 
 from gtmm_jax import presets
 
+# So that --helpshort of a program shows the flags that are defined for it here.
+flags.disclaim_key_flags()
+
 
 def parse_flags(arguments: list[str]) -> list[str]:
   """Reads the flags; a mistake ends the program with one line, code 2."""
@@ -42,9 +45,38 @@ def require_writable(folder: pathlib.Path, given: str) -> None:
   Raises:
     ValueError: if it cannot.
   """
-  existing = next(p for p in (folder, *folder.absolute().parents) if p.exists())
+  paths = (folder, *folder.absolute().parents)
+  # A link that leads nowhere is there, and no folder can be made in its place.
+  existing = next(p for p in paths if p.exists() or p.is_symlink())
   if not (existing.is_dir() and os.access(existing, os.W_OK)):
     raise ValueError(f'{given} cannot be written in {existing}; name another.')
+
+
+def make_folders(
+  folder: str | os.PathLike[str], output: str | None
+) -> tuple[pathlib.Path, pathlib.Path]:
+  """Makes the folder of several runs, and that of the table of them.
+
+  Args:
+    folder: of the runs.
+    output: --output, the table's files without their endings; by default
+      `table` in the folder.
+
+  Returns:
+    The folder, and the files without their endings.
+
+  Raises:
+    ValueError: if these cannot be written.
+    OSError: if a folder cannot be made.
+  """
+  folder = pathlib.Path(folder).expanduser()
+  stem = pathlib.Path(output or folder / 'table').expanduser()
+  if stem.name in ('', '..'):
+    raise ValueError(f'--output={output} has no name; name files in a folder.')
+  for path in (folder, stem.parent):
+    require_writable(path, str(path))
+    path.mkdir(parents=True, exist_ok=True)
+  return folder, stem
 
 
 def require_seconds(seconds: float) -> None:

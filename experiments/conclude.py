@@ -165,12 +165,14 @@ def show(workdir: pathlib.Path, settings: Any, console: Console) -> None:
   evaluation = records.read_evaluation(workdir)
   summary = records.summarise(evaluation)
   failed = records.failed_replicas(evaluation)
-  healthy = settings.replicas - len(failed)
+  bounds = records.by_replica(evaluation)['negative_bound']
+  left_out = set(np.flatnonzero(np.isnan(bounds)).tolist())
   console.print(
     f'{settings.model} on {settings.task} after {evaluation["step"]:,} steps'
   )
   console.print(
-    f'{evaluation["episodes"]:,} held-out episodes, {healthy} replicas'
+    f'{evaluation["episodes"]:,} held-out episodes, '
+    f'{settings.replicas - len(left_out)} replicas'
   )
   table = Table()
   table.add_column('')
@@ -195,6 +197,11 @@ def show(workdir: pathlib.Path, settings: Any, console: Console) -> None:
     console.print(
       f'Replica {replica} stopped being finite at step {step:,} and is left '
       f'out.'
+    )
+  for replica in sorted(left_out - {replica for replica, _ in failed}):
+    console.print(
+      f'Replica {replica} is left out: its bound is not finite on held-out '
+      f'episodes.'
     )
   for path in figure_paths(workdir, settings):
     console.print(str(path))

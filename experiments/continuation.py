@@ -107,8 +107,8 @@ def alone(workdir: pathlib.Path) -> Iterator[None]:
     CannotGoOn: if another program runs in it, on this machine or, where the
       file system tells of locks, on another; or if it cannot be locked.
   """
-  workdir.mkdir(parents=True, exist_ok=True)
   try:
+    workdir.mkdir(parents=True, exist_ok=True)
     lock = filelock.FileLock(workdir / 'lock', timeout=0).acquire()
   except filelock.Timeout as error:
     raise CannotGoOn(
@@ -117,7 +117,7 @@ def alone(workdir: pathlib.Path) -> Iterator[None]:
     ) from error
   except OSError as error:
     raise CannotGoOn(
-      f'{workdir}/lock cannot be locked ({error}); name another --workdir.'
+      f'{workdir} cannot be made and locked ({error}); name another --workdir.'
     ) from error
   with lock:
     yield

@@ -182,13 +182,8 @@ def _prepare() -> tuple[list[Case], pathlib.Path, pathlib.Path]:
         f'{", ".join(allowed)}.'
       )
   command.require_seconds(FLAGS.seconds)
-  folder = pathlib.Path(FLAGS.folder).expanduser()
-  output = pathlib.Path(FLAGS.output or folder / 'table').expanduser()
-  for path in (folder, output.parent):
-    command.require_writable(path, str(path))
-    path.mkdir(parents=True, exist_ok=True)
   cases = cases_of(FLAGS.models, FLAGS.axes, FLAGS.top_k, FLAGS.preset)
-  return list(cases), folder, output
+  return list(cases), *command.make_folders(FLAGS.folder, FLAGS.output)
 
 
 def _measure(case: Case, folder: pathlib.Path) -> dict[str, Any] | None:

@@ -100,8 +100,10 @@ def _define_numbers() -> None:
   flags.DEFINE_float(
     'learning_rate',
     None,
-    "Adam's, above 0, below 1; ten times less for episodes of more than 100 "
-    'frames.' + command.preset_default('learning_rate'),
+    "Adam's, above 0, below 1."
+    + command.preset_default('learning_rate')
+    + ' For episodes of more than 100 frames: '
+    + command.preset_default('long_learning_rate').removeprefix(' Default: '),
   )
   flags.DEFINE_integer(
     'seed', 0, 'Seed of the run, 0 to 2^32 - 1; replica r uses (seed, r).'
@@ -113,6 +115,7 @@ def _define_numbers() -> None:
 
 def main(_: list[str]) -> None:
   """Prepares, trains, concludes."""
+  import jax
   import session
   from continuation import CannotGoOn
 
@@ -122,6 +125,20 @@ def main(_: list[str]) -> None:
     session.run(_prepare())
   except (CannotGoOn, CheckpointMismatch) as error:
     command.fail(error)
+  except OSError as error:
+    command.fail(
+      f'{error}. What was written before is kept: the same command goes on '
+      f'from the last checkpoint.'
+    )
+  except jax.errors.JaxRuntimeError as error:
+    if 'RESOURCE_EXHAUSTED' not in str(error):
+      raise
+    why = str(error).split('\n')[0]
+    command.fail(
+      f'The device has too little memory ({why}). Keep less with '
+      f'--recompute=everything, or name another --workdir and take fewer '
+      f'--replicas or a smaller --batch_size.'
+    )
   except KeyboardInterrupt:
     print('\nInterrupted. The same command goes on from the last report.')
     sys.exit(130)

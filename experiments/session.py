@@ -28,6 +28,7 @@ def run(prepared: Prepared) -> None:
   Raises:
     CannotGoOn: where that would spoil what is there; it is as it was.
     CheckpointMismatch: if the checkpoint is of another model.
+    OSError: if something cannot be written; what was is kept.
   """
   console = command.console()
   announce(prepared, console)
@@ -54,7 +55,7 @@ def _go_on(prepared: Prepared, console: Console) -> None:
       state = programs.start(images.at(0))
     state = _train(prepared, programs, state, images, manager, console)
   finally:
-    manager.close()
+    checkpoints.close(manager)
   # Room for those held out.
   del images
   conclude.conclude(prepared, state, programs.own, console)

@@ -137,13 +137,8 @@ def _prepare() -> tuple[dict[str, dict[str, Any]], pathlib.Path, pathlib.Path]:
   cells = {name: _complete(own, given) for name, own in read(file).items()}
   if FLAGS.data_dir and not any('data_dir' in own for own in cells.values()):
     raise ValueError('--data_dir needs --data=tfds; no cell reads from there.')
-  folder = pathlib.Path(FLAGS.folder or pathlib.Path('runs') / file.stem)
-  folder = folder.expanduser()
-  output = pathlib.Path(FLAGS.output or folder / 'table').expanduser()
-  for path in (folder, output.parent):
-    command.require_writable(path, str(path))
-    path.mkdir(parents=True, exist_ok=True)
-  return cells, folder, output
+  folder = FLAGS.folder or pathlib.Path('runs') / file.stem
+  return cells, *command.make_folders(folder, FLAGS.output)
 
 
 def _complete(own: dict[str, Any], given: dict[str, Any]) -> dict[str, Any]:

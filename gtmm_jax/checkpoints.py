@@ -4,10 +4,12 @@ A checkpoint is a tree of NumPy arrays on the host, so it knows nothing of
 devices and can be restored onto any number of them.
 """
 
+import contextlib
 import errno
 import itertools
 import os
 import pathlib
+from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import jax
@@ -22,6 +24,10 @@ _PASSING = (errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.ESTALE)
 
 class CheckpointMismatch(ValueError):
   """A checkpoint holds another tree than the program expects."""
+
+
+class CannotSave(OSError):
+  """A checkpoint could not be written; those before it are whole."""
 
 
 class Restored(NamedTuple):
@@ -49,7 +55,7 @@ def open_directory(
     keep: how many of the latest are kept.
 
   Returns:
-    The manager; `close` it, which also waits for what is being written.
+    The manager, for `close`.
   """
   return ocp.CheckpointManager(
     os.path.abspath(directory),
@@ -64,8 +70,34 @@ def save(manager: ocp.CheckpointManager, step: int, tree: Tree) -> None:
 
   A checkpoint counts once it is whole: one that was being written when the
   program ended is never restored.
+
+  Raises:
+    CannotSave: if this one or the one before cannot be written.
   """
-  manager.save(step, args=ocp.args.StandardSave(tree))
+  with _writing(manager):
+    manager.save(step, args=ocp.args.StandardSave(tree))
+
+
+def close(manager: ocp.CheckpointManager) -> None:
+  """Waits for what is being written, and closes the directory.
+
+  Raises:
+    CannotSave: if the last checkpoint cannot be written.
+  """
+  with _writing(manager):
+    manager.close()
+
+
+@contextlib.contextmanager
+def _writing(manager: ocp.CheckpointManager) -> Iterator[None]:
+  # A full disk, a quota: writers make it a ValueError as well as an OSError.
+  try:
+    yield
+  except Exception as error:
+    why = str(error).split('\n')[0]
+    raise CannotSave(
+      f'A checkpoint could not be written in {manager.directory} ({why})'
+    ) from error
 
 
 def restore_latest(

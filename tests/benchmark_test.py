@@ -388,6 +388,12 @@ def test_mistake_is_one_line_that_says_what_is_allowed(
   assert list(tmp_path.iterdir()) == []
 
 
+def test_help_shows_flags_wherever_they_are_defined(tmp_path: pathlib.Path):
+  shown = _benchmark(tmp_path, '--helpshort').stdout
+  for name in ('--model', '--recall', '--[no]cores', '--top_k', '--precision'):
+    assert name in shown
+
+
 @needs_bash
 @pytest.mark.parametrize(
   ('arguments', 'told'),

@@ -32,7 +32,7 @@ def _saved(directory, steps):
   manager = checkpoints.open_directory(directory)
   for step in steps:
     checkpoints.save(manager, step, _state(step))
-  manager.close()
+  checkpoints.close(manager)
 
 
 def _restored(directory, template):

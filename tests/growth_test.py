@@ -87,6 +87,7 @@ def test_what_was_measured_is_not_measured_again(tmp_path):
     (['--models=gru'], 'gru'),
     (['--axes=weight'], 'weight'),
     (['--seconds=0'], 'above 0'),
+    (['--output=.'], 'has no name'),
   ):
     result = subprocess.run(
       [*command, *flags], capture_output=True, text=True, check=False

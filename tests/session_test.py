@@ -588,6 +588,12 @@ def test_a_replica_that_is_not_finite_is_left_out_and_named(
   (variables,) = drawn
   assert all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(variables))
   json.loads((tmp_path / 'metrics.jsonl').read_text(), parse_constant=int)
+  # Of one that trained well, and is not finite on what is held out.
+  records.write_evaluation(tmp_path, {**evaluation, 'failed_at': [None, None]})
+  _run(tmp_path, steps=2)
+  out = capsys.readouterr().out
+  assert 'held-out episodes, 1 replicas' in out
+  assert 'Replica 0 is left out: its bound is not finite' in out
 
 
 @pytest.mark.parametrize(
@@ -638,6 +644,15 @@ def test_a_workdir_that_is_a_file_is_a_mistake(tmp_path):
     preparation.prepare(_request(path))
 
 
+@pytest.mark.parametrize('within', ['', 'run'])
+def test_a_link_that_leads_nowhere_is_a_mistake(tmp_path, within):
+  link = tmp_path / 'link'
+  link.symlink_to(tmp_path / 'gone')
+  with pytest.raises(ValueError, match=f'cannot be written in {link}'):
+    preparation.prepare(_request(link / within))
+  assert not (tmp_path / 'gone').exists()
+
+
 def test_a_folder_of_something_else_is_not_touched(tmp_path):
   (tmp_path / 'metrics.jsonl').write_text('{"step": 1}\n')
   with pytest.raises(ValueError, match='not the folder of a run'):
@@ -679,6 +694,55 @@ def test_two_programs_do_not_run_in_one_folder(whole, tmp_path):
     pass
 
 
+# No checkpoint fits into the first, nor the first line of metrics into the
+# second, as the configuration does.
+@pytest.mark.parametrize('size', [30_000, 2_000])
+def test_a_full_disk_is_told_of_and_the_run_goes_on(whole, tmp_path, size):
+  workdir = tmp_path / 'run'
+  program = (
+    'import resource, runpy, sys\n'
+    f'resource.setrlimit(resource.RLIMIT_FSIZE, ({size}, {size}))\n'
+    'runpy.run_path(sys.argv.pop(1), run_name="__main__")'
+  )
+  result = subprocess.run(
+    [sys.executable, '-c', program, *_command(workdir)[1:]],
+    env={**program_flags.environment(), 'PYTHONPATH': str(RUN.parent)},
+    capture_output=True,
+    text=True,
+    check=False,
+  )
+  assert result.returncode == 2, result.stderr
+  # Beside what orbax logs of its own threads.
+  (told,) = (
+    line for line in result.stderr.splitlines() if line.startswith('run.py: ')
+  )
+  assert 'the same command goes on' in told
+  # Fewer steps than those of the run, which were not written.
+  assert len(records.read_metrics(workdir)) < 4
+  _run(workdir)
+  assert _lines(workdir) == _lines(whole)
+
+
+def test_want_of_memory_on_the_device_is_told_of(tmp_path):
+  program = (
+    'import command, run, session; from absl import app; import jax\n'
+    'def want(_):\n'
+    '  raise jax.errors.JaxRuntimeError("RESOURCE_EXHAUSTED: 3 bytes")\n'
+    'session.run = want; run.define_flags()\n'
+    'app.run(run.main, flags_parser=command.parse_flags)'
+  )
+  result = subprocess.run(
+    [sys.executable, '-c', program, *_command(tmp_path / 'run')[2:]],
+    env={**program_flags.environment(), 'PYTHONPATH': str(RUN.parent)},
+    capture_output=True,
+    text=True,
+    check=False,
+  )
+  assert (result.returncode, result.stderr.count('\n')) == (2, 1)
+  assert 'RESOURCE_EXHAUSTED: 3 bytes' in result.stderr
+  assert '--recompute=everything' in result.stderr
+
+
 def _contents(workdir):
   return {
     path.relative_to(workdir): path.read_bytes()
@@ -696,8 +760,8 @@ def test_help_answers_without_jax(tmp_path):
     check=False,
   )
   assert result.returncode in (0, 1)
-  for name in ('--task', '--workdir', '--learning_rate', '--[no]binarize'):
-    assert name in result.stdout
+  for name in preparation.Request.__dataclass_fields__:
+    assert re.search(rf'--(\[no\])?{name}\b', result.stdout), name
   assert re.search(r'\|\s+absl\.flags$', result.stderr, re.MULTILINE)
   assert not re.search(r'\|\s+(jax|flax)\b', result.stderr, re.MULTILINE)
 

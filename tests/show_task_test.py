@@ -2,6 +2,7 @@
 
 import os
 import pathlib
+import re
 import subprocess
 import sys
 
@@ -252,6 +253,12 @@ def test_every_field_of_a_request_has_a_flag_with_its_default():
   assert program_flags.defaults(_PROGRAM, names) == {
     name: getattr(expected, name) for name in names
   }
+
+
+def test_help_shows_every_flag(tmp_path):
+  result = _run(tmp_path, '--helpshort')
+  for name in show_task.Request.__dataclass_fields__:
+    assert re.search(rf'--(\[no\])?{name}\b', result.stdout), name
 
 
 def _run(folder, *arguments):

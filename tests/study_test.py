@@ -201,6 +201,8 @@ def test_a_study_runs_what_is_left_and_makes_the_table(tmp_path):
   assert (row['training_seconds'], row['episodes']) == (7.5, 20)
   np.testing.assert_allclose(row['summary']['ratio'], [0.55, 0.05])
   assert row['summary']['retrieval_free'] is None
+  np.testing.assert_allclose(row['replicas']['ratio'], [0.5, 0.6])
+  assert row['replicas']['kl'] == [[9.0] * 3] * 2
   text = (folder / 'table.md').read_text()
   assert '| `navigation` | 0.550 ± 0.050 | 0.550 ± 0.050 |' in text
   assert '1,001.0 ± 1.0 | 0.600 ± 0.100 | 0.100 ± 0.000 | - |' in text
@@ -226,6 +228,15 @@ def test_images_are_given_to_each_run(tmp_path):
   data = json.loads(table)['navigation-dnc']['data']
   assert data == {'source': 'drawn, from FOLDER: 3 digits', 'checksum': '0'}
   assert 'here' not in table
+
+
+@pytest.mark.parametrize('output', ['.', '/', 'tables/..'])
+def test_tables_have_names(tmp_path, output):
+  grid = _grid(tmp_path, {'cells': [_block(['dnc'])]})
+  result = _study(tmp_path, grid, f'--output={output}')
+  assert (result.returncode, result.stderr.count('\n')) == (2, 1)
+  assert f'--output={output} has no name' in result.stderr
+  assert not (tmp_path / 'runs').exists()
 
 
 def test_a_folder_of_prepared_sets_is_given_to_runs_that_read_it(tmp_path):

@@ -7,7 +7,12 @@ torn last line. Arrays are written as lists, and what is not a finite number
 as null, so every file is JSON to any reader. Nats throughout.
 """
 
-from gtmm_jax.records.summary import MeanAndError, failed_replicas, summarise
+from gtmm_jax.records.summary import (
+  MeanAndError,
+  by_replica,
+  failed_replicas,
+  summarise,
+)
 from gtmm_jax.records.workdir import (
   SettingsDiffer,
   append_metrics,
@@ -24,6 +29,7 @@ __all__ = [
   'MeanAndError',
   'SettingsDiffer',
   'append_metrics',
+  'by_replica',
   'drop_metrics_after',
   'failed_replicas',
   'read_config',

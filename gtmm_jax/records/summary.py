@@ -34,8 +34,8 @@ class MeanAndError(NamedTuple):
   standard_error: float | None
 
 
-def summarise(evaluation: Mapping[str, Any]) -> dict[str, MeanAndError | None]:
-  """Returns means and standard errors over the replicas that did not fail.
+def by_replica(evaluation: Mapping[str, Any]) -> dict[str, np.ndarray]:
+  """Returns the value of each replica for each metric that has one.
 
   Args:
     evaluation: as read from `evaluation.json`, or the arrays it is written
@@ -45,9 +45,8 @@ def summarise(evaluation: Mapping[str, Any]) -> dict[str, MeanAndError | None]:
       `dream_similarity` and those of a copy, each `[R]`.
 
   Returns:
-    Those names, and `ratio`, `kl_predictable / kl_new` of each
-    replica (at least 0, no unit). A replica whose value is null counts for
-    nothing; None where no value is left, as where nothing is predictable.
+    Those names, and `ratio`, `kl_predictable / kl_new` (at least 0, no unit),
+    each [R]: not a number where a replica failed, or its value is null.
 
   Raises:
     ValueError: the arrays are not of one length.
@@ -66,6 +65,16 @@ def summarise(evaluation: Mapping[str, Any]) -> dict[str, MeanAndError | None]:
     values[name] = np.where(alive, column, np.nan)
   whole = values['kl_new']
   values['ratio'] = values['kl_predictable'] / np.where(whole, whole, np.nan)
+  return values
+
+
+def summarise(evaluation: Mapping[str, Any]) -> dict[str, MeanAndError | None]:
+  """Returns means and standard errors of `by_replica`.
+
+  A replica whose value is not a number counts for nothing; None where no value
+  is left, as where nothing is predictable.
+  """
+  values = by_replica(evaluation)
   return {name: _mean_and_error(column) for name, column in values.items()}
 
 
