@@ -87,7 +87,7 @@ def main(_: list[str]) -> None:
   try:
     with continuation.alone(workdir):
       _run(problems, settings, workdir, command.console())
-  except continuation.CannotGoOn as error:
+  except (continuation.CannotGoOn, OSError) as error:
     command.fail(error)
   except KeyboardInterrupt:
     sys.exit(130)

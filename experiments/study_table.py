@@ -48,7 +48,7 @@ def cell(workdir: pathlib.Path) -> dict[str, Any] | None:
     Its `settings`, `versions`, `device`, `data`, `training_seconds`, `step`,
     `episodes`, `failed_replicas` and `summary`: for each metric mean and
     standard error, or None; and `replicas`: for each metric the value of each
-    replica, and the KL of each frame.
+    replica.
 
   Raises:
     ValueError: if a file of the run is damaged, or missing.
@@ -67,7 +67,7 @@ def cell(workdir: pathlib.Path) -> dict[str, Any] | None:
     'episodes': evaluation['episodes'],
     'failed_replicas': records.failed_replicas(evaluation),
     'summary': records.summarise(evaluation),
-    'replicas': {**records.by_replica(evaluation), 'kl': evaluation['kl']},
+    'replicas': records.by_replica(evaluation),
   }
 
 

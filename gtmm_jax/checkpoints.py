@@ -93,7 +93,7 @@ def _writing(manager: ocp.CheckpointManager) -> Iterator[None]:
   # A full disk, a quota: writers make it a ValueError as well as an OSError.
   try:
     yield
-  except Exception as error:
+  except (OSError, ValueError) as error:
     why = str(error).split('\n')[0]
     raise CannotSave(
       f'A checkpoint could not be written in {manager.directory} ({why})'

@@ -634,6 +634,17 @@ def test_a_carry_of_another_batch_is_refused(name, batch):
   assert 'initialize_carry' in message
 
 
+@every_core
+def test_a_carry_of_another_core_is_refused(name):
+  core = CORES[name]
+  own = type(fresh(core)).__name__
+  other = CORES['dnc' if name == 'lstm' else 'lstm']
+  for carry in (fresh(other), tuple(fresh(core)), ()):
+    message = refusal(core, (WIDTH,), carry)
+    for words in (type(core).__name__, type(carry).__name__, own):
+      assert words in message
+
+
 @pytest.mark.parametrize(
   ('name', 'sizes'),
   [

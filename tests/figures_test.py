@@ -391,6 +391,9 @@ def test_runs_of_one_model_share_its_colour_and_have_their_own_dashes():
 def test_more_models_than_colours_are_told_apart_by_dashes():
   runs = [_run(f'run {n}')._replace(model=f'model {n}') for n in range(9)]
   assert len(set(_lines(runs))) == 9
+  # And more runs of one model than dashes, by colours.
+  one = [run._replace(model='model 8') for run in runs]
+  assert len(set(_lines([*one[:5], runs[7]]))) == 6
 
 
 def test_labels_and_titles_are_shown_as_they_are_written(tmp_path):

@@ -258,7 +258,9 @@ def test_every_field_of_a_request_has_a_flag_with_its_default():
 def test_help_shows_every_flag(tmp_path):
   result = _run(tmp_path, '--helpshort')
   for name in show_task.Request.__dataclass_fields__:
-    assert re.search(rf'--(\[no\])?{name}\b', result.stdout), name
+    assert re.search(rf'^\s+--(\[no\])?{name}:', result.stdout, re.MULTILINE), (
+      name
+    )
 
 
 def _run(folder, *arguments):

@@ -68,7 +68,7 @@ def results_figure(runs: Sequence[Run], title: str | None = None) -> Figure:
 
   Args:
     runs: one or more, each with a label of its own; it keeps its colour and
-      its dashes in all panels. Of several models each has a colour.
+      its dashes in all panels. Of two to seven models each has a colour.
     title: a line above the panels.
 
   Raises:
@@ -116,10 +116,14 @@ def results_figure(runs: Sequence[Run], title: str | None = None) -> Figure:
 
 
 def _styles(runs: Sequence[Run]) -> list[dict[str, Any]]:
-  """A colour for each model, and dashes for its second run, third, ..."""
+  """A colour for each model, and dashes for its second run, third, ...
+
+  By the order of runs where there is one model, or too many of either.
+  """
   names = [run.model or run.label for run in runs]
   kinds = list(dict.fromkeys(names))
-  if len(kinds) == 1 or len(kinds) > len(_COLOURS):
+  most = max(map(names.count, kinds))
+  if len(kinds) == 1 or len(kinds) > len(_COLOURS) or most > len(_DASHES):
     turns = [divmod(index, len(_COLOURS)) for index in range(len(runs))]
   else:
     turns = [

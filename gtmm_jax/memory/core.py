@@ -135,6 +135,12 @@ def require_sense(core: Any, carry: Any, inputs: Array) -> None:
   )
   name = type(core).__name__
   require_features(inputs, max(1, getattr(core, 'latent_size', 1)), name)
+  if type(carry) is not type(wanted):
+    raise ValueError(
+      f'{name} was called with a carry of type {type(carry).__name__}; it must '
+      f'be {type(wanted).__name__}. Start with '
+      f'initialize_carry(key, inputs.shape).'
+    )
   if jax.tree.map(jnp.shape, carry) == jax.tree.map(jnp.shape, wanted):
     return
   # The memory, where there is one, tells most.

@@ -46,12 +46,14 @@ def by_replica(evaluation: Mapping[str, Any]) -> dict[str, np.ndarray]:
 
   Returns:
     Those names, and `ratio`, `kl_predictable / kl_new` (at least 0, no unit),
-    each [R]: not a number where a replica failed, or its value is null.
+    each [R]: not a number where a replica failed, its bound is not finite or
+    its value is null.
 
   Raises:
     ValueError: the arrays are not of one length.
   """
-  alive = [step is None for step in documents.as_json(evaluation['failed_at'])]
+  steps = documents.as_json(evaluation['failed_at'])
+  alive = np.array([step is None for step in steps], bool)
   values = {}
   for name in (*_SUMMARISED, *_OF_EVALUATIONS):
     if name not in evaluation and name in _OF_EVALUATIONS:
@@ -62,7 +64,11 @@ def by_replica(evaluation: Mapping[str, Any]) -> dict[str, np.ndarray]:
         f'{name} has shape {column.shape}, but must be ({len(alive)},): one '
         'value for each replica that failed_at tells of.'
       )
-    values[name] = np.where(alive, column, np.nan)
+    values[name] = column
+  alive &= np.isfinite(values['negative_bound'])
+  values = {
+    name: np.where(alive, column, np.nan) for name, column in values.items()
+  }
   whole = values['kl_new']
   values['ratio'] = values['kl_predictable'] / np.where(whole, whole, np.nan)
   return values
