@@ -66,7 +66,7 @@ def make_folders(
     The folder, and the files without their endings.
 
   Raises:
-    ValueError: if these cannot be written.
+    ValueError: if these cannot be written, or --output has no name.
     OSError: if a folder cannot be made.
   """
   folder = pathlib.Path(folder).expanduser()
@@ -157,7 +157,7 @@ def define_associative_flags() -> None:
     'top_k',
     0,
     'Slots that each read head of the associative memory reads by each '
-    'addressing, at most as many as there are; 0 reads all.',
+    'addressing, 2 or more, at most as many as there are; 0 reads all.',
     lower_bound=0,
   )
   flags.DEFINE_enum(

@@ -71,7 +71,8 @@ def define_flags() -> None:
   flags.DEFINE_integer(
     'top_k',
     0,
-    'Slots that the associative memory reads by each addressing; 0 is all.',
+    'Slots that the associative memory reads by each addressing, 2 or more; 0 '
+    'is all.',
     lower_bound=0,
   )
   flags.DEFINE_float('seconds', 1.0, 'To spend on the steps of a case, > 0.')
@@ -182,6 +183,8 @@ def _prepare() -> tuple[list[Case], pathlib.Path, pathlib.Path]:
         f'{", ".join(allowed)}.'
       )
   command.require_seconds(FLAGS.seconds)
+  if FLAGS.top_k == 1:
+    raise ValueError('--top_k is 1; it must be 0, which is all, or 2 or more.')
   cases = cases_of(FLAGS.models, FLAGS.axes, FLAGS.top_k, FLAGS.preset)
   return list(cases), *command.make_folders(FLAGS.folder, FLAGS.output)
 

@@ -189,7 +189,7 @@ def slow_associative(variables, inputs, core):
   'settings',
   [
     *({'without': without} for without in WITHOUT),
-    {'top_k': 1},
+    {'top_k': 2},
     {'top_k': 2, 'without': ('arrival',)},
     {'top_k': 3, 'stores_first_input': True},
     {'stores_first_input': True},
@@ -412,6 +412,7 @@ def _corrects_queries(core: Associative) -> bool:
     ({'without': ('age', 'arrival', 'content')}, 'no addressing'),
     ({'top_k': SLOTS + 1}, 'top_k is 5'),
     ({'top_k': -1}, 'top_k is -1'),
+    ({'top_k': 1}, 'would get no gradient'),
     ({'nearest': 'any'}, "nearest is 'any'"),
     ({'initial_strength': 0.5}, 'initial_strength is 0.5'),
     ({'slots': 0}, 'slots is 0'),

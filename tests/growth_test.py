@@ -88,6 +88,7 @@ def test_what_was_measured_is_not_measured_again(tmp_path):
     (['--axes=weight'], 'weight'),
     (['--seconds=0'], 'above 0'),
     (['--output=.'], 'has no name'),
+    (['--top_k=1'], '2 or more'),
   ):
     result = subprocess.run(
       [*command, *flags], capture_output=True, text=True, check=False

@@ -91,7 +91,8 @@ class Associative(nn.RNNCellBase):
     attention_size: hidden units of the attention by position.
     initial_strength: beta at the start, above 1.
     top_k: k, how many slots each head reads by each addressing, the softmax
-      being over these alone; 0 reads all.
+      being over these alone, 2 or more: over one it would be 1 whatever is
+      sought, and keys, queries and positions without a gradient; 0 reads all.
     nearest: how these are found, as `reading.strongest` has it.
     stores_first_input: whether the first input of a sequence is a latent. In
       the temporal VAE it is z_0 = 0, a placeholder, and is not stored.
@@ -276,6 +277,12 @@ def require_settings(cell: Associative) -> None:
     raise ValueError(
       f'top_k is {cell.top_k}; it must be 0, which reads all slots, or at most '
       f'their number, {cell.slots}.'
+    )
+  if cell.top_k == 1 < cell.slots:
+    raise ValueError(
+      'top_k is 1; a single slot has weight one whatever is sought, so that '
+      'keys, queries and positions would get no gradient. Take 2 or more, or '
+      '0, which reads all slots.'
     )
   core.require_one_of('nearest', cell.nearest, get_args(reading.Nearest))
 
