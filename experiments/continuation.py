@@ -23,7 +23,16 @@ def locate(given: str | None, settings: Settings) -> pathlib.Path:
     ValueError: unless it can be written.
   """
   name = f'{settings.task}-{settings.model}-{settings.preset}-{settings.seed}'
-  path = pathlib.Path(given or pathlib.Path('runs') / name).expanduser()
+  return usable(given or pathlib.Path('runs') / name)
+
+
+def usable(given: str | pathlib.Path) -> pathlib.Path:
+  """A workdir as it was given, once it is known that it can be written.
+
+  Raises:
+    ValueError: if it cannot, or is a file.
+  """
+  path = pathlib.Path(given).expanduser()
   if path.exists() and not path.is_dir():
     raise ValueError(f'--workdir {path} is a file; name a folder.')
   command.require_writable(path, f'--workdir {path}')

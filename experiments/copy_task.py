@@ -76,12 +76,9 @@ def main(_: list[str]) -> None:
   logging.set_verbosity(logging.ERROR)
   try:
     settings = _settings()
-    workdir = pathlib.Path(FLAGS.workdir).expanduser()
-    if workdir.exists() and not workdir.is_dir():
-      raise ValueError(f'--workdir {workdir} is a file; name a folder.')
+    workdir = continuation.usable(FLAGS.workdir)
     problems = {name: _problem(name, settings) for name in settings['core']}
     _require_same(workdir, settings)
-    command.require_writable(workdir, f'--workdir {workdir}')
   except (ValueError, OSError) as error:
     command.fail(error)
   try:
