@@ -96,5 +96,11 @@ def kl_divergence(q: DiagonalGaussian, p: DiagonalGaussian) -> Array:
 
 
 def bernoulli_entropy(p: Array) -> Array:
-  """-p log p - (1 - p) log(1 - p) elementwise, nats; 0 at p = 0 and p = 1."""
+  """Computes -p log p - (1 - p) log(1 - p) elementwise, nats.
+
+  0 at p = 0 and p = 1, and at what lies outside of them.
+  """
+  # Where bytes become p in the same program, XLA makes 1 - p of them unrounded:
+  # 1 - 255 / 255 is -6e-8 then, whose logarithm is no number.
+  p = jnp.clip(p, 0.0, 1.0)
   return -jax.scipy.special.xlogy(p, p) - jax.scipy.special.xlog1py(1 - p, -p)

@@ -1,5 +1,7 @@
 """Distributions against reference numbers, quadrature and plain NumPy."""
 
+import os
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -12,6 +14,9 @@ from gtmm_jax.distributions import (
   frame_sum,
   kl_divergence,
 )
+from gtmm_jax.tasks import TASKS
+from gtmm_jax.tasks.frames import Frames
+from gtmm_jax.tasks.images import Images
 
 TIGHT = {'rtol': 1e-9, 'atol': 1e-12}
 
@@ -308,6 +313,62 @@ def test_entropy_equals_its_definition():
 
 def test_entropy_is_zero_at_certainty():
   np.testing.assert_array_equal(bernoulli_entropy(jnp.array([0.0, 1.0])), 0.0)
+
+
+@pytest.fixture
+def optimised():
+  """Compiles as programs do, which tests as a rule do not."""
+  name = 'jax_disable_most_optimizations'
+  jax.config.update(name, False)
+  yield
+  # As conftest.py has set it, which jax does not tell.
+  jax.config.update(name, os.environ.get(name.upper()) == '1')
+
+
+@pytest.mark.parametrize(
+  ('name', 'sizes'),
+  [
+    ('perfect_recall', (3, 2)),
+    ('parity_recall', (3, 2)),
+    ('one_shot_recall', (3, 2)),
+    ('dynamic_dependency', (10, 2)),
+    ('similarity_cued_recall', (3, 2)),
+    ('navigation', (2, 1, 3)),
+    ('frames', (5,)),
+  ],
+)
+def test_entropy_of_bytes_is_that_of_their_grey_values(name, sizes, optimised):
+  # Of one episode or image alone, or of two that are alike, so that no gather
+  # has to lie between bytes and logarithm.
+  task, batch = TASKS[name](*sizes), 3
+  pixels = np.where(np.arange(784) % 3, np.arange(784) % 256, 255)
+  pixels = pixels.astype(np.uint8).reshape(1, 28, 28, 1)
+  if name == 'frames':
+    images = Frames(
+      np.repeat(pixels[None], 5, 1), np.zeros((1, 5, 0)), np.zeros((1, 5), bool)
+    )
+  elif name == 'parity_recall':
+    images = Images(np.repeat(pixels, 2, 0), np.arange(2, dtype=np.int32))
+  else:
+    images = Images(pixels, np.zeros(1, np.int32))
+
+  @jax.jit
+  def floor(keys, images):
+    frames = jax.vmap(task.sample, (0, None), 1)(keys, images).frames
+    return bernoulli_entropy(frames).sum((0, -3, -2, -1)).mean()
+
+  found = floor(jax.random.split(jax.random.key(0), batch), images)
+  grey = pixels / 255
+  expected = -sum(
+    (p * np.log(np.where(p > 0, p, 1))).sum() for p in (grey, 1 - grey)
+  )
+  np.testing.assert_allclose(found, task.length * expected, rtol=1e-5)
+
+
+def test_entropy_takes_what_is_rounded_beyond_certainty_as_certain():
+  beyond = np.nextafter(np.float32([0.0, 1.0]), np.float32([-1.0, 2.0]))
+  np.testing.assert_array_equal(bernoulli_entropy(beyond), 0.0)
+  assert np.isnan(bernoulli_entropy(jnp.nan))
 
 
 def test_no_logit_does_better_on_a_grey_value_than_minus_its_entropy():
