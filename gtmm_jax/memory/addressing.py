@@ -20,6 +20,28 @@ _TINY = 1e-30
 KEPT = ('content_similarity', 'content_weights')
 
 
+def aligned(x: Array, like: Array) -> Array:
+  """Adds leading axes of size one to `x`, up to the rank of `like`.
+
+  NumPy's broadcasting does so by itself, unless `jax_numpy_rank_promotion` is
+  set to 'raise'.
+  """
+  return jnp.expand_dims(x, tuple(range(like.ndim - x.ndim)))
+
+
+def counting(number: int, like: Array) -> Array:
+  """Counts 0 .. `number` - 1 along the last axis.
+
+  Args:
+    number: how many.
+    like: [..., 1] or [..., number], whose rank and dtype the result takes.
+
+  Returns:
+    [1, ..., 1, number].
+  """
+  return aligned(jnp.arange(number, dtype=like.dtype), like)
+
+
 def log_softplus(x: Array) -> Array:
   """log(log(1 + e^x)) without underflow; elementwise, any shape.
 
@@ -42,6 +64,7 @@ def masked_softmax(logits: Array, mask: Array) -> Array:
     Weights [..., N]: zero where the mask is false, and summing to one where any
     slot may be read; all zero where none may.
   """
+  mask = aligned(mask, logits)
   floor = jnp.finfo(logits.dtype).min
   masked = jnp.where(mask, logits, floor)
   largest = jax.lax.stop_gradient(masked.max(axis=-1, keepdims=True))
@@ -80,8 +103,8 @@ def gaussian_attention(center: Array, width: Array, mask: Array) -> Array:
   Returns:
     Weights [..., N], as `masked_softmax` has them.
   """
-  slots = jnp.arange(mask.shape[-1], dtype=center.dtype)
-  distance = slots - center[..., None]
+  center = center[..., None]
+  distance = counting(mask.shape[-1], center) - center
   scaled = distance / jnp.maximum(width, 1e-2)[..., None]
   return masked_softmax(-0.5 * jnp.square(scaled), mask)
 
@@ -178,7 +201,7 @@ def interpolate(gate: Array, new: Array, old: Array) -> Array:
     [..., R, N].
   """
   gate = gate[..., None]
-  return gate * new + (1.0 - gate) * old
+  return gate * aligned(new, gate) + (1.0 - gate) * aligned(old, gate)
 
 
 def shift(weights: Array, distribution: Array) -> Array:

@@ -84,9 +84,7 @@ def _allocate_forward(usage):
   # 1 - u is what is sorted: usages closer than its resolution are ties.
   order = jnp.argsort(usage - 1.0, axis=-1, stable=True)
   order = checkpoint_name(order, _ORDER)
-  # The inverse permutation; on a CPU a second sort takes ten times as long.
-  slots = jnp.broadcast_to(jnp.arange(order.shape[-1]), order.shape)
-  rank = jnp.put_along_axis(slots, order, slots, axis=-1, inplace=False)
+  rank = _inverse(order)
   ordered = jnp.take_along_axis(usage, order, axis=-1)
   one = jnp.ones_like(ordered[..., :1])
   freer = jnp.cumprod(
@@ -94,6 +92,13 @@ def _allocate_forward(usage):
   )
   weights = jnp.take_along_axis((1.0 - ordered) * freer, rank, axis=-1)
   return weights, (ordered, freer, order, rank)
+
+
+@functools.partial(jnp.vectorize, signature='(n)->(n)')
+def _inverse(order: Array) -> Array:
+  """Inverts a permutation; on a CPU a second sort takes ten times as long."""
+  slots = jnp.arange(order.shape[-1], dtype=order.dtype)
+  return jnp.zeros_like(order).at[order].set(slots)
 
 
 def _allocate_backward(saved, cotangent):
@@ -121,8 +126,8 @@ def link_slots(link: Array, weights: Array, precedence: Array) -> Array:
 
 
 def _without_diagonal(link: Array) -> Array:
-  slots = jnp.arange(link.shape[-1])
-  return jnp.where(slots[:, None] == slots, 0.0, link)
+  diagonal = jnp.eye(link.shape[-1], dtype=bool)
+  return jnp.where(addressing.aligned(diagonal, link), 0.0, link)
 
 
 def _link_forward(link, weights, precedence):

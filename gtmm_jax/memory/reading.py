@@ -180,8 +180,8 @@ def by_slot(by_age: Array, stored: Array) -> Array:
   inverse, so that its gradient need not be added up. It is written out for
   reverse mode alone.
   """
-  slots = by_age.shape[-1]
-  age = (stored[..., None] - 1 - jnp.arange(slots)) % slots
+  slots, stored = by_age.shape[-1], stored[..., None]
+  age = (stored - 1 - addressing.counting(slots, stored)) % slots
   return jnp.take_along_axis(by_age, age[..., None, :], axis=-1)
 
 
