@@ -4,24 +4,12 @@ import pathlib
 from typing import Any
 
 import drawing
-import jax
+import held_out
 import numpy as np
 from rich.console import Console
 from rich.table import Table
 
-from gtmm_jax import (
-  classifier,
-  evaluate,
-  fidelity,
-  metrics,
-  records,
-  replicas,
-  retrieval,
-  train,
-)
-
-# Of digits, which alone are asked for by class.
-_CLASSES = 10
+from gtmm_jax import records, train
 
 _ROWS = {
   'negative_bound': 'negative bound, nats a sequence',
@@ -93,71 +81,12 @@ def conclude(
     own: the replicas' keys, on the devices.
     console: to print on.
   """
-  evaluation = _evaluate(prepared, state, own)
+  evaluation = held_out.Evaluation(prepared)(
+    state, own, prepared.settings.evaluation_episodes
+  )
   drawing.draw(prepared, state, evaluation)
   records.write_evaluation(prepared.workdir, evaluation)
   show(prepared.workdir, prepared.settings, console)
-
-
-def _evaluate(
-  prepared: Any, state: train.TrainState, own: Any
-) -> dict[str, Any]:
-  """The content of evaluation.json."""
-  settings, problem, task = prepared.settings, prepared.problem, prepared.task
-  judge, judged = (None, None)
-  if task.asks == 'class':
-    judge, judged = _judge(prepared.images)
-  batches = -(-settings.evaluation_episodes // settings.batch_size)
-  zeros = evaluate.zeros(task.length)
-  start = jax.tree.map(
-    lambda leaf: np.broadcast_to(leaf, (settings.replicas, *leaf.shape)), zeros
-  )
-
-  def step(sums, own, shared):
-    return evaluate.evaluate_batch(
-      problem,
-      task.prefix,
-      task.asks,
-      settings.binarize,
-      sums,
-      *own,
-      *shared,
-    )
-
-  variables = {'params': state.params, 'batch_stats': state.batch_stats}
-  sums = replicas.repeat(prepared.layout, step)(
-    replicas.scatter(prepared.layout, start),
-    (variables, own),
-    replicas.broadcast(prepared.layout, (prepared.images.held_out, judge)),
-    batches,
-  )
-  sums = replicas.gather(sums)
-  failed_at = replicas.gather(state.failed_at)
-  return {
-    'step': int(replicas.gather(state.step)[0]),
-    'episodes': batches * settings.batch_size,
-    **metrics.means(sums.totals, failed_at),
-    **retrieval.accuracies(sums.retrieved, failed_at >= 0),
-    **fidelity.means(sums.closeness, failed_at >= 0),
-    'classifier_accuracy': judged,
-    'entropy_floor': (
-      float(np.mean(sums.entropy)) / batches
-      if problem.model.observation_map.likelihood == 'bernoulli'
-      else None
-    ),
-    'predictable': np.mean(sums.totals.predictable, axis=0) / batches,
-  }
-
-
-def _judge(loaded: Any) -> tuple[Any, float]:
-  """A classifier of the training digits, and its accuracy on held-out ones."""
-
-  def fit(loaded):
-    params = classifier.fit(jax.random.key(0), loaded.training, _CLASSES)
-    return params, classifier.accuracy(params, loaded.held_out)
-
-  params, accuracy = jax.jit(fit)(loaded._replace(source=0, checksum=0))
-  return params, float(accuracy)
 
 
 def show(workdir: pathlib.Path, settings: Any, console: Console) -> None:
