@@ -120,10 +120,12 @@ def main(_: list[str]) -> None:
   from continuation import CannotGoOn
 
   from gtmm_jax.checkpoints import CheckpointMismatch
+  from gtmm_jax.tasks.dataset import DataError
 
+  told = CannotGoOn, CheckpointMismatch, DataError, session.NoReplicaLeft
   try:
     session.run(_prepare())
-  except (CannotGoOn, CheckpointMismatch) as error:
+  except told as error:
     command.fail(error)
   except OSError as error:
     command.fail(

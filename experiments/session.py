@@ -22,12 +22,19 @@ from gtmm_jax import checkpoints, metrics, records, replicas, train
 _PORTION = 0.5
 
 
+class NoReplicaLeft(Exception):
+  """Every replica stopped being finite; there is nothing to train on."""
+
+
 def run(prepared: Prepared) -> None:
   """Trains from where the workdir stands, and concludes.
 
   Raises:
     CannotGoOn: where that would spoil what is there; it is as it was.
     CheckpointMismatch: if the checkpoint is of another model.
+    DataError: if the file of episodes was changed meanwhile; a checkpoint is
+      kept, as with what follows.
+    NoReplicaLeft: if no replica is finite any more.
     OSError: if something cannot be written; what was is kept.
   """
   console = command.console()
@@ -117,6 +124,7 @@ def _train(
     prepared.layout, lambda state, *_: train.reset_totals(state), donate=True
   )
   step = int(replicas.gather(state.step)[0])
+  _require_one_left(prepared, state)
   if step >= settings.steps:
     return state
   lines = records.read_metrics(prepared.workdir)
@@ -134,14 +142,15 @@ def _train(
   portion = 1
   with progress.Training(console, step, settings.steps) as shown:
     while True:
-      if step % settings.report_every == 0 or step == settings.steps:
+      ends = step == settings.steps or not _is_one_left(state)
+      if ends or step % settings.report_every == 0:
         seconds = before + time.perf_counter() - started
         line = _report(prepared, step, seconds, state)
         state = reset(state, programs.own, programs.own, 0)
         checkpoints.save(manager, step, replicas.gather(state))
         shown.report(step, conclude.headline(line))
-      if step == settings.steps:
-        return state
+      if ends:
+        break
       until = settings.report_every - step % settings.report_every
       count = min(portion, until, settings.steps - step)
       # A window is read and moved before the clock of steps runs.
@@ -153,6 +162,25 @@ def _train(
       speed = count / (time.perf_counter() - began)
       portion = max(1, int(_PORTION * speed))
       shown.advance(step)
+  _require_one_left(prepared, state)
+  return state
+
+
+def _is_one_left(state: train.TrainState) -> bool:
+  """Whether a replica is still finite."""
+  return bool((replicas.gather(state.failed_at) < 0).any())
+
+
+def _require_one_left(prepared: Prepared, state: train.TrainState) -> None:
+  """Raises `NoReplicaLeft` unless a replica is still finite."""
+  if _is_one_left(state):
+    return
+  steps = ', '.join(f'{step:,}' for step in replicas.gather(state.failed_at))
+  raise NoReplicaLeft(
+    f'No replica is finite any more; they stopped being so at step {steps}. '
+    f'Records and checkpoint are kept in {prepared.workdir}: look at the data, '
+    f'or take a smaller --learning_rate, and name another --workdir.'
+  )
 
 
 def _report(

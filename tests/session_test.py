@@ -599,6 +599,32 @@ def test_a_replica_that_is_not_finite_is_left_out_and_named(
   assert 'Replica 0 is left out: its bound is not finite' in out
 
 
+def test_a_run_without_a_finite_replica_stops_and_says_so(
+  tmp_path, monkeypatch
+):
+  initialise, begun = train.init_state, []
+
+  def poisoned(*arguments):
+    state = initialise(*arguments)
+    begun.append(state)
+    return state._replace(
+      params=jax.tree.map(lambda leaf: leaf * jnp.nan, state.params)
+    )
+
+  monkeypatch.setattr(train, 'init_state', poisoned)
+  monkeypatch.setattr(conclude, 'conclude', lambda *_: pytest.fail('concluded'))
+  words = rf'no .* at step 1, 1\. .* kept in {tmp_path}.*--learning_rate'
+  # Asked for again, or for fewer reports, it stops at once.
+  for steps in (8, 8, 1):
+    with pytest.raises(session.NoReplicaLeft, match=f'(?i){words}'):
+      _run(tmp_path, steps=steps, report_every=4)
+    (line,) = records.read_metrics(tmp_path)
+    assert (line['step'], line['failed_at']) == (1, [1, 1])
+    assert line['negative_bound'] == [None, None]
+    assert os.listdir(tmp_path / 'checkpoints') == ['1']
+    assert records.read_evaluation(tmp_path) is None
+
+
 @pytest.mark.parametrize(
   'flags, words',
   [
@@ -740,11 +766,14 @@ def test_a_full_disk_is_told_of_and_the_run_goes_on(whole, tmp_path):
       'OSError(28, "No space left on device", "metrics.jsonl")',
       ['No space left', 'metrics.jsonl', 'the same command goes on'],
     ),
+    ('session.NoReplicaLeft("no replica")', ['no replica']),
+    ('dataset.DataError("changed")', ['changed']),
   ],
 )
-def test_want_of_memory_or_room_is_told_of(tmp_path, error, words):
+def test_what_ends_a_run_is_told_in_one_line(tmp_path, error, words):
   program = (
     'import command, run, session; from absl import app; import jax\n'
+    'from gtmm_jax.tasks import dataset\n'
     f'def want(_): raise {error}\n'
     'session.run = want; run.define_flags()\n'
     'app.run(run.main, flags_parser=command.parse_flags)'
