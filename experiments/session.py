@@ -104,8 +104,11 @@ def _restore(
   records.drop_metrics_after(prepared.workdir, step)
   if restored is None:
     return None
-  for bad, why in restored.unreadable.items():
-    console.print(f'The checkpoint of step {bad:,} could not be read: {why}')
+  for bad, why in restored.damaged.items():
+    console.print(
+      f'The checkpoint of step {bad:,} is damaged: {why}. It is kept as '
+      f'unreadable-{bad}; its steps are trained again.'
+    )
   console.print(f'Going on from step {step:,}.')
   return replicas.scatter(prepared.layout, restored.tree)
 

@@ -1,0 +1,114 @@
+"""The leaves of a checkpoint: their names, what they are, their checksums."""
+
+import hashlib
+from typing import Any, NamedTuple
+
+import jax
+import numpy as np
+
+Tree = Any
+
+
+class CheckpointMismatch(ValueError):
+  """A checkpoint holds another tree than the program expects."""
+
+
+class Damaged(ValueError):
+  """A checkpoint is not as it was written; says what is not."""
+
+
+class Leaf(NamedTuple):
+  """What an array is.
+
+  Attributes:
+    shape: of the array.
+    dtype: its name.
+  """
+
+  shape: tuple[int, ...]
+  dtype: str
+
+
+def checksum(data: bytes) -> str:
+  """The SHA-256 of the bytes, in hexadecimal digits."""
+  return hashlib.sha256(data).hexdigest()
+
+
+def describe(tree: Tree) -> dict[str, Leaf]:
+  """Describes each leaf, by name; `tree` may be orbax's metadata of one."""
+  return {
+    name: Leaf(tuple(leaf.shape), str(np.dtype(leaf.dtype)))
+    for name, leaf in _named(tree).items()
+  }
+
+
+def as_json(tree: Tree) -> dict[str, list[Any]]:
+  """Describes each leaf by name, with the SHA-256 of its bytes, for JSON."""
+  checksums = _checksums(tree)
+  return {
+    name: [list(leaf.shape), leaf.dtype, checksums[name]]
+    for name, leaf in describe(tree).items()
+  }
+
+
+def require_as_written(saved: dict[str, Leaf], written: Any) -> None:
+  """Raises `Damaged` where a checkpoint says it holds what was not written.
+
+  Args:
+    saved: what orbax says that it holds.
+    written: from `as_json`, when it was written.
+  """
+  try:
+    expected = {
+      name: Leaf(tuple(shape), dtype)
+      for name, (shape, dtype, _) in written.items()
+    }
+  except (AttributeError, TypeError, ValueError):
+    raise Damaged('its checksums cannot be read') from None
+  for name in sorted(saved.keys() | expected.keys()):
+    if saved.get(name) != expected.get(name):
+      raise Damaged(f'leaf {name} is not as it was written')
+
+
+def require_checksums(tree: Tree, written: dict[str, list[Any]]) -> None:
+  """Raises `Damaged` that names the first leaf whose checksum is another."""
+  for name, found in _checksums(tree).items():
+    if written[name][2] != found:
+      raise Damaged(f'leaf {name} is not as it was written')
+
+
+def require_same(saved: dict[str, Leaf], expected: dict[str, Leaf]) -> None:
+  """Raises `CheckpointMismatch` that names up to three leaves that differ."""
+
+  def told(leaf):
+    return 'absent' if leaf is None else f'{leaf.dtype} {leaf.shape}'
+
+  differ = [
+    f'{name} (checkpoint: {told(saved.get(name))}, expected: '
+    f'{told(expected.get(name))})'
+    for name in sorted(saved.keys() | expected.keys())
+    if saved.get(name) != expected.get(name)
+  ]
+  if differ:
+    more = f' and {len(differ) - 3} more' if len(differ) > 3 else ''
+    raise CheckpointMismatch(
+      f'The checkpoint holds other arrays than this model: '
+      f'{"; ".join(differ[:3])}{more}. Use the settings it was made with, or '
+      f'another --workdir.'
+    )
+
+
+def _checksums(tree: Tree) -> dict[str, str]:
+  return {
+    name: checksum(np.asarray(leaf).tobytes())
+    for name, leaf in _named(tree).items()
+  }
+
+
+def _named(tree: Tree) -> dict[str, Any]:
+  # orbax's metadata hold the tree of leaves in `tree`.
+  leaves, _ = jax.tree.flatten_with_path(getattr(tree, 'tree', tree))
+  return {
+    jax.tree_util.keystr(path, simple=True, separator='.'): leaf
+    for path, leaf in leaves
+  }
