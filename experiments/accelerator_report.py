@@ -21,6 +21,7 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+import pictures
 
 from gtmm_jax import presets, records
 from gtmm_jax.records import documents
@@ -243,8 +244,14 @@ def _draw(scratch: pathlib.Path, output: pathlib.Path) -> None:
     if episode.exists():
       shutil.copy(episode, output / f'episodes-{model}.png')
   if runs:
-    figures.draw_results(runs, scratch / 'results', title='perfect recall')
-    shutil.copy(scratch / 'results.png', output / 'results.png')
+    stem = scratch / 'results'
+    paths = pictures.attempt(
+      lambda: figures.draw_results(runs, stem, title='perfect recall'),
+      stem,
+      'The report is whole without it.',
+    )
+    if paths:
+      shutil.copy(paths[0], output / 'results.png')
 
 
 def main(arguments: list[str]) -> None:

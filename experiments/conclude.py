@@ -1,5 +1,6 @@
 """The end of a run: held-out evaluation, figures, and the table of results."""
 
+import contextlib
 import pathlib
 from typing import Any
 
@@ -47,7 +48,17 @@ def headline(line: dict[str, Any]) -> str:
 def is_complete(workdir: pathlib.Path, settings: Any) -> bool:
   """Whether the workdir holds all results of a run with these settings.
 
-  The evaluation is written after the figures, as the mark of completion.
+  Raises:
+    ValueError: if evaluation.json is damaged.
+  """
+  return is_evaluated(workdir, settings) and not _missing(workdir, settings)
+
+
+def is_evaluated(workdir: pathlib.Path, settings: Any) -> bool:
+  """Whether the workdir holds the evaluation of a run with these settings.
+
+  Figures are of this evaluation: those of another are deleted before it is
+  written.
 
   Raises:
     ValueError: if evaluation.json is damaged.
@@ -57,8 +68,14 @@ def is_complete(workdir: pathlib.Path, settings: Any) -> bool:
     evaluation is not None
     and evaluation['step'] == settings.steps
     and evaluation['episodes'] >= settings.evaluation_episodes
-    and all(path.exists() for path in figure_paths(workdir, settings))
   )
+
+
+def _missing(workdir: pathlib.Path, settings: Any) -> list[str]:
+  """Which figures are not there, as PNG or as PDF."""
+  paths = figure_paths(workdir, settings)
+  absent = {path.stem for path in paths if not path.exists()}
+  return [name for name in drawing.names(settings) if name in absent]
 
 
 def figure_paths(workdir: pathlib.Path, settings: Any) -> list[pathlib.Path]:
@@ -73,7 +90,10 @@ def figure_paths(workdir: pathlib.Path, settings: Any) -> list[pathlib.Path]:
 def conclude(
   prepared: Any, state: train.TrainState, own: Any, console: Console
 ) -> None:
-  """Evaluates, draws the figures, writes evaluation.json, prints the table.
+  """Evaluates, draws, and prints the table of results.
+
+  What of it is done already is not done again. Results do not wait for
+  figures, and one that cannot be drawn is told of on standard error.
 
   Args:
     prepared: the run.
@@ -81,12 +101,17 @@ def conclude(
     own: the replicas' keys, on the devices.
     console: to print on.
   """
-  evaluation = held_out.Evaluation(prepared)(
-    state, own, prepared.settings.evaluation_episodes
-  )
-  drawing.draw(prepared, state, evaluation)
-  records.write_evaluation(prepared.workdir, evaluation)
-  show(prepared.workdir, prepared.settings, console)
+  workdir, settings = prepared.workdir, prepared.settings
+  if not is_evaluated(workdir, settings):
+    evaluation = held_out.Evaluation(prepared)(
+      state, own, settings.evaluation_episodes
+    )
+    for path in figure_paths(workdir, settings):
+      with contextlib.suppress(OSError):
+        path.unlink()
+    records.write_evaluation(workdir, evaluation)
+  drawing.draw(prepared, state, _missing(workdir, settings))
+  show(workdir, settings, console)
 
 
 def show(workdir: pathlib.Path, settings: Any, console: Console) -> None:
@@ -133,7 +158,8 @@ def show(workdir: pathlib.Path, settings: Any, console: Console) -> None:
       f'episodes.'
     )
   for path in figure_paths(workdir, settings):
-    console.print(str(path))
+    if path.exists():
+      console.print(str(path))
 
 
 def _cells(value: records.MeanAndError | None) -> tuple[str, str]:

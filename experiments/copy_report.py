@@ -1,17 +1,21 @@
 """What copy_task.py tells at its end: a table, and a figure."""
 
+import itertools
 import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from rich.table import Table
+
+from gtmm_jax.figures import appearance, writing
+
+# isort: split
+# After ours, which imports it whatever the user's settings are.
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
-from rich.table import Table
-
-from gtmm_jax.figures import writing
 
 # What is lower is drawn there: bits that nobody would miss.
 _LEAST = 1e-4
@@ -25,6 +29,7 @@ _COLOURS = {
 }
 
 
+@appearance.fixed()
 def draw(
   runs: Sequence[Mapping[str, Any]],
   lines: Sequence[Mapping[str, Any]],
@@ -84,6 +89,20 @@ def draw(
     loc='outside lower center', ncols=len(cores), frameon=False, fontsize=9
   )
   return writing.save(figure, stem, palette=True)
+
+
+def finished(
+  evaluation: Mapping[str, Any] | None, settings: Mapping[str, Any]
+) -> list[Mapping[str, Any]] | None:
+  """What every run of `settings` came to, None where one is missing.
+
+  Args:
+    evaluation: the content of evaluation.json, None where there is none.
+    settings: of config.json: `core` and `seed`, lists.
+  """
+  runs = (evaluation or {}).get('runs', [])
+  asked = list(itertools.product(settings['core'], settings['seed']))
+  return runs if [_key(run) for run in runs] == asked else None
 
 
 def _key(record: Mapping[str, Any]) -> tuple[str, int]:

@@ -6,8 +6,9 @@ A core reads random vectors and a delimiter, then recalls the vectors from blank
 input (Graves et al. 2014, section 4.1). Results lie in the workdir, in place of
 those of the same command, and of no others: config.json, metrics.jsonl (a line
 a report), evaluation.json (fresh sequences, longer ones than trained included),
-copy_task.png and copy_task.pdf; a lock keeps a second program out. All errors
-are in bits for each bit that is to be recalled: guessing costs 1.
+copy_task.png and copy_task.pdf; a lock keeps a second program out. Where only
+the figure of finished results is missing, it is drawn and nothing is trained.
+All errors are in bits for each bit that is to be recalled: guessing costs 1.
 """
 
 import pathlib
@@ -17,6 +18,7 @@ from typing import Any
 
 import command
 import continuation
+import pictures
 from absl import app, flags, logging
 from rich.console import Console
 
@@ -167,8 +169,35 @@ def _run(
   workdir: pathlib.Path,
   console: Console,
 ) -> None:
-  """Trains, evaluates, and writes after each run what is known by then."""
+  """Trains where results are not finished; draws, and prints the table."""
   import copy_report
+
+  from gtmm_jax import records
+
+  stem = workdir / 'copy_task'
+  rows = copy_report.finished(records.read_evaluation(workdir), settings)
+  drawn = [stem.with_suffix(kind) for kind in ('.png', '.pdf')]
+  if rows is None or all(path.exists() for path in drawn):
+    for path in drawn:
+      path.unlink(missing_ok=True)
+    rows = _train(problems, settings, workdir, console)
+  lines = records.read_metrics(workdir)
+  written = pictures.attempt(
+    lambda: copy_report.draw(rows, lines, settings, stem), stem
+  )
+  console.print(copy_report.table(rows, settings))
+  console.print(f'results  {workdir}')
+  if written:
+    console.print(f'figure   {written[0]}')
+
+
+def _train(
+  problems: dict[str, Any],
+  settings: dict[str, Any],
+  workdir: pathlib.Path,
+  console: Console,
+) -> list[dict[str, Any]]:
+  """Trains every core with every seed; what each came to."""
   import jax
   import surroundings
 
@@ -190,10 +219,7 @@ def _run(
       row |= _learn(problem, program, row, settings, workdir, console)
       rows.append(row)
       records.write_evaluation(workdir, {**config, 'runs': rows})
-  lines = records.read_metrics(workdir)
-  written = copy_report.draw(rows, lines, settings, workdir / 'copy_task')
-  console.print(copy_report.table(rows, settings))
-  console.print(f'results  {workdir}; figure {written[0]}')
+  return rows
 
 
 def _compile(problem: Any) -> tuple[Any, float]:

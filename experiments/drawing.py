@@ -2,11 +2,13 @@
 
 import functools
 import pathlib
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import jax
 import memory_panels
 import numpy as np
+import pictures
 import preparation
 from settings import describe
 
@@ -31,36 +33,49 @@ def names(settings: Any) -> tuple[str, ...]:
   )
 
 
-def draw(
-  prepared: Any, state: train.TrainState, evaluation: dict[str, Any]
-) -> None:
-  """Draws every figure of a run into its workdir.
+def draw(prepared: Any, state: train.TrainState, wanted: Sequence[str]) -> None:
+  """Draws figures of a run into its workdir, and tells of those it could not.
 
   Args:
-    prepared: the run.
+    prepared: the run, whose evaluation is written.
     state: of all replicas, on the devices.
-    evaluation: the content of evaluation.json.
+    wanted: which of `names`.
   """
-  _draw_results(prepared, evaluation)
+
+  @functools.cache
+  def drawn() -> tuple[Any, ...]:
+    return _drawn(prepared, state)
+
+  @functools.cache
+  def dreams(prefix: int) -> tuple[Any, jax.Array, jax.Array]:
+    return _dream(prepared, problem, prefix, drawn())
+
+  problem = train.Problem(
+    prepared.problem.model, prepared.task.sample, _EPISODES
+  )
+  prefix = prepared.task.prefix
+  figure: dict[str, Callable[[], list[pathlib.Path]]] = {
+    'results': lambda: _draw_results(prepared),
+    'episodes': lambda: _draw_episodes(prepared, *dreams(prefix)),
+    'overlay': lambda: _draw_overlay(prepared, dreams(prefix), dreams(1)),
+    'memory': lambda: _draw_memory(prepared, problem, drawn()),
+  }
+  for name in wanted:
+    pictures.attempt(figure[name], _path(prepared, name))
+
+
+def _drawn(prepared: Any, state: train.TrainState) -> tuple[Any, ...]:
+  """What `dream` is given: of the first replica that did not fail."""
   failed_at = replicas.gather(state.failed_at)
   replica = int(np.argmax(failed_at < 0))
   variables = jax.tree.map(
     lambda leaf: replicas.gather(leaf)[replica],
     {'params': state.params, 'batch_stats': state.batch_stats},
   )
-  problem = train.Problem(
-    prepared.problem.model, prepared.task.sample, _EPISODES
-  )
   key = jax.random.fold_in(
     preparation.replica_keys(prepared.settings)[replica], _DRAWING_KEY
   )
-  drawn = (variables, key, prepared.images.held_out)
-  dreams = _dream(prepared, problem, prepared.task.prefix, drawn)
-  _draw_episodes(prepared, *dreams)
-  if 'overlay' in names(prepared.settings):
-    _draw_overlay(prepared, problem, drawn, dreams[2])
-  if 'memory' in names(prepared.settings):
-    _draw_memory(prepared, problem, drawn)
+  return variables, key, prepared.images.held_out
 
 
 def _path(prepared: Any, name: str) -> pathlib.Path:
@@ -71,18 +86,21 @@ def _task(settings: Any) -> str:
   return f'{settings.task.replace("_", " ")}, {describe(settings)}'
 
 
-def _draw_results(prepared: Any, evaluation: dict[str, Any]) -> None:
+def _draw_results(prepared: Any) -> list[pathlib.Path]:
+  workdir = prepared.workdir
   run = figures.Run(
-    prepared.settings.model, records.read_metrics(prepared.workdir), evaluation
+    prepared.settings.model,
+    records.read_metrics(workdir),
+    records.read_evaluation(workdir),
   )
-  figures.draw_results(
+  return figures.draw_results(
     [run], _path(prepared, 'results'), title=_task(prepared.settings)
   )
 
 
 def _draw_episodes(
   prepared: Any, episode: Any, reconstruction: jax.Array, dreamed: jax.Array
-) -> None:
+) -> list[pathlib.Path]:
   """Held-out episodes, reconstructed, and dreams after their prefixes."""
   rows = []
   for index in range(_EPISODES):
@@ -95,31 +113,30 @@ def _draw_episodes(
       figures.Row('reconstruction', np.asarray(reconstruction[:, index])),
       figures.Row('generated', generated),
     ]
-  figures.draw_strip(rows, _path(prepared, 'episodes'))
+  return figures.draw_strip(rows, _path(prepared, 'episodes'))
 
 
 def _draw_overlay(
-  prepared: Any, problem: train.Problem, drawn: tuple[Any, ...], after: Any
-) -> None:
+  prepared: Any, late: tuple[Any, ...], early: tuple[Any, ...]
+) -> list[pathlib.Path]:
   """The first of the episodes as a map: as it is, and as it was dreamed.
 
   Args:
     prepared: the run, of navigation.
-    problem: that makes the episodes.
-    drawn: as `dream` takes it.
-    after: the dream after the task's prefix.
+    late: what `dream` returns for the task's prefix.
+    early: and for a prefix of one frame.
   """
-  episode, _, on = _dream(prepared, problem, 1, drawn)
+  episode, _, after_one = early
   truth = np.asarray(episode.frames[:, 0])
   rows = [('truth', truth)]
   prefix = prepared.task.prefix
   for name, seen, dreamed in (
-    (f'generated after frame {prefix}', prefix, after),
-    ('generated after frame 1', 1, on),
+    (f'generated after frame {prefix}', prefix, late[2]),
+    ('generated after frame 1', 1, after_one),
   ):
     rows.append((name, np.concatenate([truth[:seen], dreamed[:, 0]])))
   condition = np.asarray(episode.condition[:, 0])
-  figures.draw_overlay(
+  return figures.draw_overlay(
     rows,
     navigation.positions(condition),
     navigation.visits(condition),
@@ -164,11 +181,11 @@ def dream(
 
 def _draw_memory(
   prepared: Any, problem: train.Problem, drawn: tuple[Any, ...]
-) -> None:
+) -> list[pathlib.Path]:
   """The memory over the first of the episodes."""
   episode, cores = jax.jit(functools.partial(watch, problem))(*drawn)
   settings = prepared.settings
-  figures.draw_memory(
+  return figures.draw_memory(
     np.asarray(episode.frames[:, 0]),
     memory_panels.panels(cores),
     _path(prepared, 'memory'),

@@ -17,6 +17,7 @@ from collections.abc import Mapping
 from typing import Any
 
 import command
+import pictures
 import settings as settings_module
 from absl import app, flags
 
@@ -26,6 +27,8 @@ from gtmm_jax import presets
 
 FLAGS = flags.FLAGS
 
+# Where the sheet cannot be drawn or written.
+_NOTHING = 'Nothing was written; make room, or name another --output.'
 # Frames side by side, and rows of them that one sheet has room for.
 _COLUMNS, _ROOM = 25, 60
 # Of navigation's actions, in their order.
@@ -132,11 +135,13 @@ def main(_: list[str]) -> None:
   request = Request(**{each.name: FLAGS[each.name].value for each in fields})
   try:
     sheet = prepare(request)
-    paths = draw(sheet)
+    paths = pictures.attempt(lambda: draw(sheet), sheet.stem, _NOTHING)
   except (ValueError, OSError) as error:
     command.fail(error)
   except KeyboardInterrupt:
     sys.exit(130)
+  if not paths:
+    sys.exit(2)
   console = command.console()
   console.print(f'{sheet.title}, seed {sheet.settings.seed}')
   console.print(f'data     {sheet.source}')

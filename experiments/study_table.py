@@ -1,9 +1,11 @@
 """The table that study.py makes: what runs of a grid came to."""
 
+import functools
 import pathlib
 from collections.abc import Mapping
 from typing import Any
 
+import pictures
 from rich.console import Console
 from rich.table import Table
 
@@ -147,7 +149,7 @@ def draw(
     stem: of the table; a figure's adds the task.
 
   Returns:
-    The paths of what was drawn.
+    The paths of what was drawn; of what could not be, a line is printed.
   """
   by_task: dict[str, list[figures.Run]] = {}
   for name, row in rows.items():
@@ -161,8 +163,10 @@ def draw(
   paths = []
   for task, runs in by_task.items():
     if len(runs) > 1:
-      paths += figures.draw_results(
-        runs, stem.with_name(f'{stem.name}-{task}'), task.replace('_', ' ')
+      own = stem.with_name(f'{stem.name}-{task}')
+      title = task.replace('_', ' ')
+      paths += pictures.attempt(
+        functools.partial(figures.draw_results, runs, own, title), own
       )
   return paths
 

@@ -246,7 +246,7 @@ def _draw(tmp_path, monkeypatch, task, name):
   state = types.SimpleNamespace(
     failed_at=np.full((1, 1), -1), params={}, batch_stats={}
   )
-  drawing.draw(prepared, state, {})
+  drawing.draw(prepared, state, drawing.names(settings))
   (key,) = preparation.replica_keys(settings)
   key = jax.random.fold_in(key, 2**31 - 1)
   return jax.jit(lambda: _dream(problem, 1, False, {}, key, images)[0])()

@@ -1,9 +1,6 @@
 """Tests of what the figures show, read back from the drawn figures."""
 
-import concurrent.futures
 import pathlib
-import subprocess
-import sys
 
 import numpy as np
 import pytest
@@ -467,31 +464,6 @@ def test_no_runs_or_labels_alike_are_refused(tmp_path):
   with pytest.raises(ValueError, match='different'):
     figures.draw_results([_run('a'), _run('a')], tmp_path / 'x')
   assert not list(tmp_path.iterdir())
-
-
-def test_the_same_records_give_the_same_files_in_any_thread(tmp_path):
-  def draw(name):
-    run = _run(name[0], lines=5)
-    paths = figures.draw_results([run], str(tmp_path / name))
-    return [path.read_bytes() for path in paths]
-
-  with concurrent.futures.ThreadPoolExecutor(3) as pool:
-    one, other, again = pool.map(draw, ['a1', 'b', 'a2'])
-  assert one == again
-  assert one[0] != other[0] and one[1] != other[1]
-
-
-def test_neither_pyplot_nor_jax_is_needed():
-  program = (
-    'import sys, numpy as np\n'
-    'from gtmm_jax import figures, records\n'
-    "results = figures.results_figure([figures.Run('a', [], None)])\n"
-    'results.draw_without_rendering()\n'
-    "strip = figures.strip_figure([figures.Row('a', np.zeros((1, 4, 4, 1)))])\n"
-    'strip.draw_without_rendering()\n'
-    "assert not {'matplotlib.pyplot', 'jax'} & set(sys.modules)\n"
-  )
-  subprocess.run([sys.executable, '-c', program], cwd=_ROOT, check=True)
 
 
 def _frames(length, side=28, channels=1, seed=0):

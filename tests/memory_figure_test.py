@@ -1,10 +1,7 @@
 """The figure of a memory, read back from the drawn figure and its file."""
 
-import concurrent.futures
 import io
 import pathlib
-import subprocess
-import sys
 
 import matplotlib
 import numpy as np
@@ -364,31 +361,6 @@ def test_files_are_written_whole(tmp_path):
   np.testing.assert_array_equal(_pixels(paths[0]), pixels)
   assert paths[0].stat().st_size < 400_000
   assert paths[1].read_bytes().startswith(b'%PDF')
-
-
-def test_the_same_values_give_the_same_files_in_any_thread(tmp_path):
-  def draw(name):
-    values = _weights(4, 4, seed=ord(name[0]))
-    panel = Panel('a', values, 'slot', 'weight', (0.0, 1.0))
-    paths = figures.draw_memory(_frames(4), [panel], tmp_path / name)
-    return [path.read_bytes() for path in paths]
-
-  with concurrent.futures.ThreadPoolExecutor(3) as pool:
-    one, other, again = pool.map(draw, ['a1', 'b', 'a2'])
-  assert one == again
-  assert one[0] != other[0] and one[1] != other[1]
-
-
-def test_neither_pyplot_nor_jax_is_needed():
-  program = (
-    'import sys, numpy as np\n'
-    'from gtmm_jax import figures\n'
-    "panel = figures.Panel('a', np.ones((2, 3)), 'slot', 'weight')\n"
-    'figure = figures.memory_figure(np.zeros((2, 4, 4, 1)), [panel])\n'
-    'figure.draw_without_rendering()\n'
-    "assert not {'matplotlib.pyplot', 'jax'} & set(sys.modules)\n"
-  )
-  subprocess.run([sys.executable, '-c', program], cwd=_ROOT, check=True)
 
 
 _GOOD = Panel('a', np.zeros((5, 3)), 'slot', 'weight')

@@ -40,8 +40,8 @@ FIGURES = [
 ]
 
 
-class Interruption(Exception):
-  """Stands for the power going off."""
+class Interruption(BaseException):
+  """Stands for the power going off, which no one catches."""
 
 
 def _request(workdir, **changes):
@@ -111,6 +111,10 @@ def _command(workdir, **flags):
   return [sys.executable, str(RUN)] + [
     f'--{name}={value}' for name, value in values.items()
   ]
+
+
+def _forbidden(*_):
+  raise AssertionError('what is done already was done again')
 
 
 @pytest.fixture(scope='module')
@@ -201,9 +205,13 @@ def test_an_interrupted_run_goes_on_to_the_same_records(
   assert 'Going on from step' in capsys.readouterr().out
   assert _lines(workdir) == _lines(whole)[:3]
   # A finished run goes on, too, where more steps are asked for; cut short
-  # before or between its figures, it is not taken for complete.
+  # before or between its figures, it is not taken for complete, and is
+  # evaluated once.
   before = (workdir / 'figures' / 'results.png').read_bytes()
   interrupted((drawing.figures, 'draw_results', 1, False))
+  assert records.read_evaluation(workdir) == records.read_evaluation(whole)
+  assert not list((workdir / 'figures').iterdir())
+  monkeypatch.setattr(conclude.held_out, 'Evaluation', _forbidden)
   interrupted((drawing.figures, 'draw_strip', 1, False))
   interrupted((drawing.figures, 'draw_memory', 1, False))
   _run(workdir)
@@ -361,16 +369,45 @@ def test_binarized_frames_that_are_encoded_again_are_drawn(tmp_path):
 def test_a_complete_run_prints_its_summary_and_trains_nothing(
   whole, monkeypatch, capsys
 ):
-  def forbidden(*_):
-    raise AssertionError('a complete run was initialised')
-
-  monkeypatch.setattr(train, 'init_state', forbidden)
+  monkeypatch.setattr(train, 'init_state', _forbidden)
   before = (whole / 'metrics.jsonl').read_bytes()
   _run(whole, report_every=3, recompute='steps')
   out = capsys.readouterr().out
   assert 'complete' in out and 'KL predictable / new' in out
   assert str(whole / 'figures' / 'results.png') in out
   assert (whole / 'metrics.jsonl').read_bytes() == before
+
+
+def test_a_picture_that_cannot_be_drawn_fails_no_run(
+  whole, tmp_path, monkeypatch, capsys
+):
+  workdir = tmp_path / 'run'
+  shutil.copytree(whole, workdir)
+  memory, results = (
+    workdir / 'figures' / f'{n}.png' for n in ('memory', 'results')
+  )
+  memory.unlink()
+  before = results.stat().st_mtime_ns
+
+  def full(*_, **__):
+    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+  monkeypatch.setattr(conclude.held_out, 'Evaluation', _forbidden)
+  monkeypatch.setattr(train, 'train_step', _forbidden)
+  with monkeypatch.context() as patch:
+    patch.setattr(drawing.figures, 'draw_memory', full)
+    _run(workdir)
+  assert capsys.readouterr().err == (
+    f'The picture {memory.with_suffix("")} could not be drawn: No space left '
+    'on device. The same command draws it again, and does nothing else again.\n'
+  )
+  assert not memory.exists()
+  _run(workdir)
+  shown = capsys.readouterr().out
+  assert 'KL predictable / new' in shown and str(memory) in shown
+  assert memory.read_bytes() == (whole / 'figures' / memory.name).read_bytes()
+  # Those that were there are left as they are.
+  assert results.stat().st_mtime_ns == before
 
 
 def test_more_episodes_are_evaluated_and_nothing_is_trained(whole, tmp_path):

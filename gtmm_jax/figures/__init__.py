@@ -1,9 +1,14 @@
 """The paper's figures; strips of frames; maps of walks; memories at work.
 
-Every picture is written as PNG and as PDF. Nothing here touches pyplot's
-global state, so figures can be drawn without a display and from any thread.
+Every picture is written as PNG and as PDF. They need no display and neither
+pyplot nor a backend, can be drawn from any thread, and look the same whatever
+the user's settings of matplotlib are.
 """
 
+# First, for it imports matplotlib where the user's settings prevent that.
+from gtmm_jax.figures import appearance  # noqa: F401
+
+# isort: split
 from gtmm_jax.figures.curves import Run
 from gtmm_jax.figures.memory import draw_memory, memory_figure
 from gtmm_jax.figures.overlay import draw_overlay, overlay_figure

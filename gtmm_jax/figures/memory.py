@@ -13,8 +13,8 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 from PIL import Image
 
+from gtmm_jax.figures import appearance, strips, writing
 from gtmm_jax.figures import panels as heat_maps
-from gtmm_jax.figures import strips, writing
 from gtmm_jax.figures.panels import Panel
 
 _MARK = (0.835, 0.369, 0.0)
@@ -51,6 +51,7 @@ def draw_memory(
   return writing.save(figure, stem, palette=False)
 
 
+@appearance.fixed()
 def memory_figure(
   frames: np.ndarray,
   panels: Sequence[Panel],

@@ -14,7 +14,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from gtmm_jax.figures import strips, writing
+from gtmm_jax.figures import appearance, strips, writing
 
 # Frames from one column to the next, and moves that are shown above each.
 _EVERY = 5
@@ -55,6 +55,7 @@ def draw_overlay(
   return writing.save(figure, stem, palette=False)
 
 
+@appearance.fixed()
 def overlay_figure(
   rows: Sequence[tuple[str, np.ndarray]],
   positions: np.ndarray,

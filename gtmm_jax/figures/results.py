@@ -14,7 +14,7 @@ from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 from matplotlib.ticker import EngFormatter, MaxNLocator
 
-from gtmm_jax.figures import writing
+from gtmm_jax.figures import appearance, writing
 from gtmm_jax.figures.curves import (
   Curve,
   Run,
@@ -54,6 +54,7 @@ def draw_results(
   return writing.save(results_figure(runs, title), stem, palette=True)
 
 
+@appearance.fixed()
 def results_figure(runs: Sequence[Run], title: str | None = None) -> Figure:
   """Draws three panels in the manner of the paper's figures of results.
 

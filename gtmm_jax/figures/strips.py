@@ -11,7 +11,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from gtmm_jax.figures import writing
+from gtmm_jax.figures import appearance, writing
 
 _MARK = (0.835, 0.369, 0.0)
 # Pixels between frames, below them for the mark and for the caption, above them
@@ -58,6 +58,7 @@ def draw_strip(
   return writing.save(figure, stem, palette=False)
 
 
+@appearance.fixed()
 def strip_figure(
   rows: Sequence[Row],
   title: str | None = None,

@@ -14,6 +14,8 @@ from matplotlib.figure import Figure
 from matplotlib.textpath import TextPath
 from PIL import Image
 
+from gtmm_jax.figures import appearance
+
 DPI = 150
 
 
@@ -31,6 +33,7 @@ def width_of(text: str, size: float) -> int:
   return math.ceil(1.07 * extents.width * DPI / 72)
 
 
+@appearance.fixed()
 def save(
   figure: Figure, stem: str | os.PathLike[str], palette: bool
 ) -> list[Path]:
