@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import importlib
+import logging
 import os
 import pathlib
 import sys
@@ -56,6 +57,9 @@ _SETTINGS = {
   for name, value in dict(matplotlib.rcParamsDefault).items()
   if not name.startswith(('backend', 'interactive', 'date.'))
 } | {'pdf.fonttype': 42}
+# What embeds the fonts logs each of its steps, which programs whose loggers
+# begin at INFO, as absl's do, would print.
+logging.getLogger('fontTools').setLevel(logging.WARNING)
 # Settings of matplotlib are those of all threads.
 _LOCK = threading.RLock()
 
