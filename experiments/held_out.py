@@ -101,9 +101,9 @@ def _one_batch(prepared: Any) -> Callable[..., evaluate.EvaluationState]:
 def _fit_judge(loaded: Any) -> tuple[Any, float]:
   """A classifier of the training digits, and its accuracy on held-out ones."""
 
-  def fit(loaded):
-    params = classifier.fit(jax.random.key(0), loaded.training, _CLASSES)
-    return params, classifier.accuracy(params, loaded.held_out)
+  def fit(training, held_out):
+    params = classifier.fit(jax.random.key(0), training, _CLASSES)
+    return params, classifier.accuracy(params, held_out)
 
-  params, accuracy = jax.jit(fit)(loaded._replace(source=0, checksum=0))
+  params, accuracy = jax.jit(fit)(loaded.training, loaded.held_out)
   return params, float(accuracy)

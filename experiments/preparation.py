@@ -15,7 +15,14 @@ from absl import logging
 
 from gtmm_jax import build, presets, replicas, tasks, train
 from gtmm_jax.model import TemporalVAE
-from gtmm_jax.tasks import characters, frame_files, frames, images, rooms
+from gtmm_jax.tasks import (
+  characters,
+  doubts,
+  frame_files,
+  frames,
+  images,
+  rooms,
+)
 
 Settings = settings_module.Settings
 
@@ -228,6 +235,9 @@ def load_images(
     loaded = characters.load_characters(data, data_dir)
     return loaded, characters.describe_more_characters()
   loaded = images.load_digits(data, data_dir)
+  task = tasks.TASKS[settings.task]
+  if task.asks == 'class':
+    doubts.require_classes(loaded, task.classes, settings.task)
   return loaded, images.describe_more_digits()
 
 

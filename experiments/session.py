@@ -84,6 +84,8 @@ def announce(prepared: Prepared, console: Console) -> None:
   data = prepared.config['data']
   console.print(f'data     {data["source"]}')
   console.print(f'         sha256 {data["checksum"]}')
+  for doubt in prepared.images.doubts:
+    console.print(f'warning  {doubt}')
   if settings.preset == 'paper' and data['flag'] == 'bundled':
     console.print(f'         {prepared.more_images}')
   console.print(f'workdir  {prepared.workdir}')

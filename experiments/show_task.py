@@ -115,6 +115,7 @@ class Sheet:
     task: the task.
     images: what frames are drawn from.
     source: a sentence on them.
+    doubts: what may be wrong with them, in sentences.
     title: the task, its sizes and whether images are held out.
     episodes: how many.
     stem: of the files.
@@ -124,6 +125,7 @@ class Sheet:
   task: Any
   images: Any
   source: str
+  doubts: tuple[str, ...]
   title: str
   episodes: int
   stem: pathlib.Path
@@ -145,6 +147,8 @@ def main(_: list[str]) -> None:
   console = command.console()
   console.print(f'{sheet.title}, seed {sheet.settings.seed}')
   console.print(f'data     {sheet.source}')
+  for doubt in sheet.doubts:
+    console.print(f'warning  {doubt}')
   console.print(f'written  {" and ".join(map(str, paths))}')
 
 
@@ -179,6 +183,7 @@ def prepare(request: Request) -> Sheet:
     task=task,
     images=loaded.held_out if request.held_out else own_frames.first(loaded),
     source=loaded.source,
+    doubts=loaded.doubts,
     title=f'{name}{settings_module.describe(settings)}, {kind} images',
     episodes=request.episodes,
     stem=stem,

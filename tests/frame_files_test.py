@@ -10,8 +10,9 @@ import numpy as np
 import own_episodes
 import pytest
 
-from gtmm_jax.tasks import frame_files, npz
+from gtmm_jax.tasks import frame_files, npz, stored
 from gtmm_jax.tasks.dataset import DataError
+from gtmm_jax.tasks.stored import Stored
 
 _RNG = np.random.default_rng(0)
 _FRAMES = own_episodes.make(5, 4, (8, 12, 3))
@@ -29,21 +30,25 @@ def _read(file):
   return frame_files.read(frame_files.locate(f'files:{file}'))
 
 
+def _frames(episodes):
+  """All of them, wherever they are."""
+  return episodes.frames[np.arange(len(episodes.frames))]
+
+
 @_SAVES
 def test_arrays_are_read_as_they_were_saved(file, save):
   save(file, frames=_FRAMES, condition=_CONDITION, predictable=_MARKS)
   assert frame_files.inspect(file) == (5, 4, (8, 12, 3), 2)
   episodes = _read(file)
-  np.testing.assert_array_equal(episodes.frames, _FRAMES)
+  np.testing.assert_array_equal(_frames(episodes), _FRAMES)
   np.testing.assert_array_equal(
     episodes.condition, _CONDITION.astype(np.float32)
   )
   np.testing.assert_array_equal(episodes.predictable, _MARKS == 1)
   kinds = [each.dtype for each in episodes[:3]]
   assert kinds == [np.uint8, np.float32, bool]
-  assert isinstance(episodes.frames, np.memmap) == (save is np.savez)
-  if save is np.savez:
-    assert not episodes.frames.flags.writeable
+  assert isinstance(episodes.frames, Stored) == (save is np.savez)
+  assert episodes.doubts == ()
 
 
 @_SAVES
@@ -80,7 +85,7 @@ def test_other_layouts_and_kinds_of_numbers_are_the_same(file, name, change):
   arrays[name] = change(arrays[name])
   np.savez(file, **arrays)
   episodes = _read(file)
-  np.testing.assert_array_equal(episodes.frames, arrays['frames'])
+  np.testing.assert_array_equal(_frames(episodes), arrays['frames'])
   np.testing.assert_array_equal(
     episodes.condition, arrays['condition'].astype(np.float32)
   )
@@ -120,49 +125,61 @@ def test_the_checksum_is_of_the_data_however_they_are_stored(file):
 
 
 def test_a_large_file_is_read_in_pieces(file, monkeypatch):
-  # A gigabyte of zeros that takes no room on the disk.
-  shape, side = (4, 4, 4096, 4096, 3), 4096
-  count = 4 * 4 * side * side * 3
-  header = _npy_header(shape)
-  _write_sparse(file, header, count)
-  pieces = []
-  stored = npz._pieces
-
-  def counted(*arguments):
-    for piece in stored(*arguments):
-      pieces.append(len(piece))
-      yield piece
-      # The first tells; the rest would take seconds.
-      return
-
-  monkeypatch.setattr(npz, '_pieces', counted)
+  monkeypatch.setattr(stored, '_PIECE', 1000)
+  pieces, fill = [], Stored._fill
+  monkeypatch.setattr(
+    Stored,
+    '_fill',
+    lambda self, row: pieces.append(row.size) or fill(self, row),
+  )
+  np.savez(file, frames=_FRAMES)
   episodes = _read(file)
-  assert isinstance(episodes.frames, np.memmap)
-  assert episodes.frames.shape == shape
-  assert max(pieces) <= 2**24
-  assert not episodes.frames[3, 3, -1].any()
+  # The header of the array is read, too.
+  assert pieces[1:] == [1000] * 5 + [_FRAMES.size - 5000]
+  pieces.clear()
+  np.testing.assert_array_equal(episodes.frames[[3, 0]], _FRAMES[[3, 0]])
+  assert pieces == [_FRAMES[0].size] * 2
+
+
+def _truncate(file):
+  os.truncate(file, file.stat().st_size // 2)
+
+
+def _rewrite(file):
+  np.savez(file, frames=_FRAMES[::-1])
+
+
+def _replace(file):
+  other = file.with_suffix('.other')
+  other.write_bytes(b'')
+  other.replace(file)
+
+
+@pytest.mark.parametrize(
+  ('change', 'words'),
+  [
+    (_truncate, 'was cut from'),
+    (_rewrite, 'was changed while'),
+    (_replace, ''),
+  ],
+)
+def test_a_file_that_changes_in_use_is_told(file, change, words):
+  np.savez(file, frames=_FRAMES)
+  os.utime(file, ns=(0, 0))
+  frames = _read(file).frames
+  change(file)
+  if words:
+    with pytest.raises(DataError, match=f'{file} {words}.* goes on from'):
+      frames[[4]]
+  else:
+    # What was opened is still there.
+    np.testing.assert_array_equal(frames[[4]], _FRAMES[[4]])
 
 
 def _npy_header(shape):
   text = str({'descr': '|u1', 'fortran_order': False, 'shape': shape})
   text = text.ljust(117) + '\n'
   return b'\x93NUMPY\x01\x00' + struct.pack('<H', len(text)) + text.encode()
-
-
-def _write_sparse(file, header, count):
-  """An .npz file of one array of zeros, whose bytes are a hole."""
-  name, size = b'frames.npy', len(header) + count
-  common = struct.pack('<HHHHHIIIHH', 20, 0, 0, 0, 33, 0, size, size, 10, 0)
-  with open(file, 'wb') as stream:
-    stream.write(b'PK\x03\x04' + common + name + header)
-    stream.seek(count, os.SEEK_CUR)
-    start = stream.tell()
-    entry = struct.pack('<HHHII', 0, 0, 0, 0, 0)
-    stream.write(b'PK\x01\x02\x14\x00' + common + entry + name)
-    length = stream.tell() - start
-    stream.write(
-      b'PK\x05\x06' + struct.pack('<HHHHIIH', 0, 0, 1, 1, length, start, 0)
-    )
 
 
 # --- Files that are wrong.
@@ -216,7 +233,77 @@ def test_what_is_no_zip_file_is_told(file, content):
 def test_a_single_array_is_told(file):
   with open(file, 'wb') as stream:
     np.save(stream, _FRAMES)
-  _refused(file, 'a single array', "np.savez('episodes.npz', frames=...)")
+  words = 'a single array', 'uint8 (5, 4, 8, 12, 3)', "np.load('episodes.npz')"
+  _refused(file, *words, "np.savez('episodes.npz', frames=...)")
+  file.write_bytes(file.read_bytes()[:50])
+  _refused(file, 'damaged .npy')
+
+
+# What a message says of arrays that hold twenty episodes.
+_WAY = r'(frames(?:\.swapaxes\(0, 1\))?\[\.\.\., None\]) if \w+ are 20 episodes'
+
+
+@pytest.mark.parametrize('shape', [(3, 20, 8, 8), (20, 3, 8, 8)])
+def test_messages_lead_from_the_array_of_moving_mnist_to_a_right_file(
+  file, shape
+):
+  """Follows them as one would who knows whether time comes first."""
+  is_time_first = shape[0] == 3
+  rng = np.random.default_rng(0)
+  frames = rng.integers(0, 256, shape, dtype=np.uint8)
+  with open(file, 'wb') as stream:
+    np.save(stream, frames)
+  for _ in range(2):
+    with pytest.raises(DataError) as error:
+      _read(file)
+    (way,) = re.findall(_WAY, str(error.value))
+    # Asked again of four axes with their name.
+    np.savez(file, frames=frames)
+  right = eval(way, {'frames': frames})
+  assert right.shape == (20, 3, 8, 8, 1)
+  axes = (1, 0) if is_time_first else (0, 1)
+  np.testing.assert_array_equal(right[..., 0], frames.transpose(*axes, 2, 3))
+  np.savez(file, frames=right)
+  assert _read(file).doubts == ()
+  # The other way is doubted.
+  np.savez(file, frames=right.swapaxes(0, 1))
+  (doubt,) = _read(file).doubts
+  assert 'for 3 episodes of 20 frames' in doubt
+  assert 'frames.swapaxes(0, 1)' in doubt
+
+
+@pytest.mark.parametrize(
+  ('change', 'words'),
+  [
+    (lambda x: x // 255, 'no other values than 0 and 1'),
+    (lambda x: x * 0, 'are 0 in every pixel'),
+    (lambda x: x * 0 + 128, 'are 128 in every pixel'),
+  ],
+)
+@_SAVES
+def test_frames_that_show_nothing_are_refused(file, save, change, words):
+  save(file, frames=change(_FRAMES))
+  _refused(file, 'frames', words)
+
+
+@pytest.mark.parametrize(
+  ('arrays', 'words'),
+  [
+    ({'frames': _FRAMES // 16}, 'from 0 to 15, .* multiply them by 17'),
+    ({'condition': 1e3 * _CONDITION}, 'condition has numbers of up to'),
+    ({'predictable': 0 * _MARKS}, 'predictable marks no frame'),
+    ({'predictable': 0 * _MARKS + 1}, 'predictable marks every frame'),
+  ],
+)
+def test_what_is_likely_to_be_wrong_is_doubted(file, arrays, words):
+  np.savez(file, **{'frames': _FRAMES, **arrays})
+  (doubt,) = _read(file).doubts
+  assert re.search(words, doubt) and str(file) in doubt
+
+
+def test_a_condition_beyond_all_measure_is_refused(file):
+  np.savez(file, frames=_FRAMES, condition=1.7e9 + _CONDITION)
+  _refused(file, 'condition has numbers of up to 1.7e+09')
 
 
 @_SAVES

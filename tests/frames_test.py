@@ -64,6 +64,7 @@ def test_a_few_episodes_hold_out_their_last(tmp_path):
   sets = frames.load(_save(tmp_path, 3), _MANY)
   assert own_episodes.numbers(sets.held_out.frames).tolist() == [2]
   assert '2 training and 1 held-out episodes, episode 3 held' in sets.source
+  assert 'one held-out episode alone' in sets.doubts[-1]
 
 
 def test_an_episode_has_its_frames_condition_and_marks(tmp_path):
@@ -165,15 +166,14 @@ def test_windows_are_as_large_as_there_is_room(tmp_path):
 
 
 def test_a_window_is_that_of_its_number_and_seed(tmp_path):
-  one, other = (_windows(tmp_path).training for _ in range(2))
-  for index in range(4):
-    jax.tree.map(np.testing.assert_array_equal, one.at(index), other.at(index))
-  numbers = [
-    tuple(own_episodes.numbers(windows.at(index).frames))
-    for windows in (one, _windows(tmp_path, seed=1).training)
-    for index in range(4)
-  ]
-  assert len(set(numbers)) == 8
+  one, same, other = (
+    [windows.at(index) for index in range(4)]
+    # Each reads its file before the next one writes it anew.
+    for windows in (_windows(tmp_path, seed=s).training for s in (0, 0, 1))
+  )
+  jax.tree.map(np.testing.assert_array_equal, one, same)
+  numbers = {tuple(own_episodes.numbers(each.frames)) for each in one + other}
+  assert len(numbers) == 8
 
 
 def test_windows_show_all_training_episodes_and_no_others(tmp_path):

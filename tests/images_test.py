@@ -258,6 +258,35 @@ def test_checksum_is_of_the_data_not_of_its_packing(tmp_path, contents):
   assert changed.checksum != plain.checksum
 
 
+@pytest.mark.parametrize('data', ['files', 'tfds'])
+@pytest.mark.parametrize('part', [0, 1])
+def test_digits_that_show_nothing_are_refused(
+  tmp_path, contents, monkeypatch, data, part
+):
+  given = load_digits(write(tmp_path, contents))
+  sets, named = list(given[:2]), ('training', 'held-out')[part]
+
+  def load(change):
+    changed = [*sets]
+    pixels, labels = sets[part]
+    changed[part] = images.Images(change(pixels), labels[: len(change(pixels))])
+    reader = images.idx if data == 'files' else images.prepared
+    monkeypatch.setattr(reader, 'read', lambda _: (*changed, 'digits'))
+    return load_digits('tfds' if data == 'tfds' else f'files:{tmp_path}')
+
+  for change, words in (
+    (lambda x: x // 255, 'no other values than 0 and 1'),
+    (lambda x: x * 0, 'are 0 in every pixel'),
+  ):
+    with pytest.raises(DataError, match=f'{named} digits .*{words}'):
+      load(change)
+  assert load(lambda x: x).doubts == ()
+  (doubt,) = load(lambda x: x // 16).doubts
+  assert f'{named} digits have values from 0 to 15' in doubt
+  (doubt,) = load(lambda x: x[:1]).doubts
+  assert f'one {named} digit alone' in doubt
+
+
 def test_home_is_expanded(tmp_path, contents, monkeypatch):
   monkeypatch.setenv('HOME', str(tmp_path))
   monkeypatch.setenv('USERPROFILE', str(tmp_path))

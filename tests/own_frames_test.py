@@ -23,6 +23,7 @@ import show_task
 
 from gtmm_jax import build, checkpoints, presets, records, replicas
 from gtmm_jax.tasks import frames
+from gtmm_jax.tasks.dataset import DataError
 
 _SHAPE = (8, 12, 3)
 _EACH = 4 * (8 * 12 * 3 + 1)
@@ -216,6 +217,24 @@ def test_an_interrupted_run_goes_on_through_the_same_windows(
   assert _lines(workdir) == _lines(windowed)
   one, other = (records.read_evaluation(w) for w in (windowed, workdir))
   assert one == other
+
+
+@pytest.mark.parametrize('limit', [None, _ROOM])
+def test_a_file_that_is_cut_ends_a_run_where_it_is_read_again(
+  tmp_path, colour, limit
+):
+  file = pathlib.Path(shutil.copy(colour, tmp_path))
+  prepared = _prepare(tmp_path / 'run', file, device_megabytes=limit)
+  images = own_frames.Training(prepared.layout, prepared.images)
+  images.at(0)
+  os.truncate(file, 1000)
+  images.at(0)
+  if limit is None:
+    images.at(1)
+  else:
+    # As run.py tells it, in one line; test_what_ends_a_run_is_told_in_one_line.
+    with pytest.raises(DataError, match=r'was cut from .* to 1,000 bytes'):
+      images.at(1)
 
 
 def test_windows_change_what_is_learned(

@@ -29,7 +29,7 @@ import program_flags
 import session
 
 from gtmm_jax import checkpoints, classifier, presets, records, train
-from gtmm_jax.tasks import rooms
+from gtmm_jax.tasks import images, rooms
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 RUN = ROOT / 'experiments' / 'run.py'
@@ -587,6 +587,40 @@ def test_other_data_do_not_go_on_in_the_same_folder(whole, monkeypatch):
   monkeypatch.setattr(preparation.images, 'load_digits', other)
   with pytest.raises(ValueError, match='data'):
     preparation.prepare(_request(whole))
+
+
+@pytest.mark.parametrize('part', ['training', 'held_out'])
+@pytest.mark.parametrize('lacking', [[0], [0, 1]])
+def test_a_class_that_a_part_of_the_digits_lacks_is_told(
+  tmp_path, monkeypatch, part, lacking
+):
+  whole = preparation.images.load_digits('bundled')
+  pixels, labels = getattr(whole, part)
+  kept = ~np.isin(labels, lacking)
+  fewer = images.Images(pixels[kept], labels[kept])
+  monkeypatch.setattr(
+    preparation.images,
+    'load_digits',
+    lambda *_: whole._replace(**{part: fewer}),
+  )
+  named = part.replace('_', '-'), ' and no '.join(map(str, lacking))
+  words = 'the {} ones there is no {}, which parity_recall'.format(*named)
+  with pytest.raises(ValueError, match=words):
+    preparation.prepare(_request(tmp_path / 'run', task='parity_recall'))
+  assert not (tmp_path / 'run').exists()
+  # No other task asks for a class.
+  preparation.prepare(_request(tmp_path / 'run'))
+
+
+def test_doubts_are_printed_before_anything_is_compiled(tmp_path, capsys):
+  file = own_episodes.save(tmp_path, count=3)
+  prepared = preparation.prepare(
+    _request(tmp_path, task='frames', recall=None, data=f'files:{file}')
+  )
+  session.announce(prepared, command.console())
+  out = capsys.readouterr().out
+  told = [line for line in out.splitlines() if line.startswith('warning  ')]
+  assert len(told) == 2 and '3 episodes of 4 frames' in told[0]
 
 
 def test_a_replica_that_is_not_finite_is_left_out_and_named(

@@ -37,12 +37,14 @@ class Characters(NamedTuple):
       of training pixels, training labels, held-out pixels, held-out labels in
       that order, labels as little-endian int32. Of drawn alphabets, which are
       not stored, over the number of their version.
+    doubts: none: what is likely to be wrong is refused.
   """
 
   training: Images | glyphs.Glyphs
   held_out: Images | glyphs.Glyphs
   source: str
   checksum: str
+  doubts: tuple[str, ...] = ()
 
 
 def load_characters(data: str, data_dir: str | None = None) -> Characters:

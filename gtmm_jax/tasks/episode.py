@@ -8,6 +8,7 @@ A task is a frozen dataclass of the paper's parameters with
   asks              what a predictable frame has to be: 'frame', an earlier one
                     again; 'class', any image of a class; 'view', something that
                     is like what was seen, though no repeat
+  classes           of which images are drawn, where a class is asked for
   sample(key, images) -> Episode    one sequence; pure, runs inside `jax.jit`
 
 and raises `ValueError` when it is made with parameters that make no sense.

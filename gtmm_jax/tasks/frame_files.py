@@ -9,7 +9,7 @@ The file holds
                 memory could predict
 
 and is read without pickle. Frames that lie in it uncompressed, as `np.savez`
-has them, are mapped into memory: what is not used is not kept.
+has them, stay there, and are read where they are used.
 """
 
 import difflib
@@ -22,8 +22,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from gtmm_jax.tasks import npz
+from gtmm_jax.tasks import doubts, npz
 from gtmm_jax.tasks.dataset import DataError
+from gtmm_jax.tasks.stored import Stored
 
 _NAMES = ('frames', 'condition', 'predictable')
 _LEAST_SIDE = 8
@@ -53,20 +54,22 @@ class Header(NamedTuple):
 
 
 class Episodes(NamedTuple):
-  """Episodes on the host.
+  """Episodes on the host, or in their file.
 
   Attributes:
-    frames: uint8 [N, T, H, W, C]; `np.memmap` where the file allows it.
+    frames: uint8 [N, T, H, W, C]; those of some episodes are `frames[numbers]`.
     condition: float32 [N, T, A]; A = 0 where there is none.
     predictable: bool [N, T]; false where the file does not tell.
     checksum: SHA-256, hexadecimal, over the shapes of the three and their bytes
       in this order, floats as little-endian.
+    doubts: what may be wrong with them, in sentences.
   """
 
-  frames: np.ndarray
+  frames: np.ndarray | Stored
   condition: np.ndarray
   predictable: np.ndarray
   checksum: str
+  doubts: tuple[str, ...]
 
 
 def locate(data: str) -> pathlib.Path:
@@ -107,7 +110,7 @@ def inspect(file: pathlib.Path) -> Header:
 
 
 def read(file: pathlib.Path) -> Episodes:
-  """Reads a file from end to end once, and keeps what cannot be mapped.
+  """Reads a file from end to end once, and keeps what cannot be left there.
 
   Raises:
     DataError: as `inspect`, and if a part of the file is damaged or a value is
@@ -118,19 +121,29 @@ def read(file: pathlib.Path) -> Episodes:
     steps = header.count, header.length
     condition = np.zeros((*steps, 0), np.float32)
     predictable = np.zeros(steps, bool)
+    told = doubts.of_axes(*steps)
     # The small ones first: what is wrong with them is then told at once.
     if 'condition' in members:
       values = npz.read(file, archive, members['condition'])
       condition = _as_condition(file, values)
+      told += doubts.of_condition(f'{file}: condition', condition)
     if 'predictable' in members:
       values = npz.read(file, archive, members['predictable'])
       predictable = _as_marks(file, values)
+      told += doubts.of_marks(f'{file}: predictable', predictable)
     shape = (*steps, *header.shape)
     digest = hashlib.sha256(repr((shape, condition.shape)).encode())
-    frames = npz.map_or_read(file, archive, members['frames'], digest)
+    extremes = []
+
+    def look(piece: np.ndarray) -> None:
+      digest.update(piece)
+      extremes.extend((int(piece.min()), int(piece.max())))
+
+    frames = npz.leave_or_read(file, archive, members['frames'], look)
     digest.update(np.ascontiguousarray(condition, '<f4').data)
     digest.update(predictable.view(np.uint8).data)
-  return Episodes(frames, condition, predictable, digest.hexdigest())
+  told += doubts.of_bytes(f'{file}: frames', min(extremes), max(extremes))
+  return Episodes(frames, condition, predictable, digest.hexdigest(), told)
 
 
 def _inspect(
@@ -182,7 +195,7 @@ def _problems_of_frames(frames: npz.Member) -> Iterator[str]:
       way = 'bring them to 0 to 255 and save frames.astype(np.uint8)'
     yield f'are {kind}; they must be uint8, {way}.'
   if len(shape) != 5:
-    hint = ', frames[..., None] of grey ones' if len(shape) == 4 else ''
+    hint = f', {doubts.to_five_axes(shape)}' if len(shape) == 4 else ''
     yield (
       f'have the shape {shape}; it must be [N, T, H, W, C], five axes{hint}.'
     )

@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from gtmm_jax.tasks import episode, frame_files
+from gtmm_jax.tasks import doubts, episode, frame_files
 from gtmm_jax.tasks.dataset import DataError
 
 Array = jax.Array
@@ -76,6 +76,9 @@ class Windows:
 
     Its episodes are drawn without replacement, in a way that only the seed and
     `index` decide, each as likely as any other.
+
+    Raises:
+      DataError: if the file that they are in was changed since it was opened.
     """
     key = jax.random.fold_in(jax.random.key(self.seed), np.uint32(_WINDOWS))
     order = jax.random.permutation(
@@ -94,12 +97,14 @@ class Sets(NamedTuple):
     held_out: held-out episodes.
     source: one line for people.
     checksum: of `frame_files.Episodes`: the file's arrays settle the split.
+    doubts: what may be wrong with the file, in sentences.
   """
 
   training: Frames | Windows
   held_out: Frames
   source: str
   checksum: str
+  doubts: tuple[str, ...] = ()
 
 
 @dataclasses.dataclass(frozen=True)
@@ -195,8 +200,9 @@ def load(file: pathlib.Path, budget: float, seed: int = 0) -> Sets:
   is_one = len(held_out) == 1
   which = f'episode {held_out[0] + 1}' if is_one else 'every tenth'
   source = (
-    f'{file}: {len(training):,} training and {len(held_out):,} held-out '
-    f'episodes, {which} held out'
+    f'{file}: episodes of {episodes.frames.shape[1]:,} frames, '
+    f'{len(training):,} training and {len(held_out):,} held-out episodes, '
+    f'{which} held out'
   )
   size = int(budget // each)
   if size >= len(training):
@@ -206,8 +212,9 @@ def load(file: pathlib.Path, budget: float, seed: int = 0) -> Sets:
     source += f'; trained on {size:,} at a time, others after each report'
     if size < len(held_out):
       source += f', evaluated on the first {size:,} of those held out'
+  told = episodes.doubts + doubts.of_number('held-out episode', len(held_out))
   held_out = _take(episodes, held_out[:size])
-  return Sets(trained, held_out, source, episodes.checksum)
+  return Sets(trained, held_out, source, episodes.checksum, told)
 
 
 def split(count: int) -> tuple[np.ndarray, np.ndarray]:
@@ -226,7 +233,7 @@ def _take(episodes: frame_files.Episodes, chosen: np.ndarray) -> Frames:
   """A copy of some episodes, in memory."""
   return Frames(
     *(
-      np.asarray(leaf)[chosen]
+      leaf[chosen]
       for leaf in (episodes.frames, episodes.condition, episodes.predictable)
     )
   )

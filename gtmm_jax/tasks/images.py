@@ -20,7 +20,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from gtmm_jax.tasks import idx, prepared
+from gtmm_jax.tasks import doubts, idx, prepared
 from gtmm_jax.tasks.dataset import DataError, Images
 
 _BUNDLED_SHA256 = (
@@ -39,12 +39,14 @@ class Digits(NamedTuple):
     checksum: SHA-256, hexadecimal, over the data as used: the bytes of training
       pixels, training labels, held-out pixels, held-out labels in that order,
       labels as little-endian int32.
+    doubts: what may be wrong with them, in sentences.
   """
 
   training: Images
   held_out: Images
   source: str
   checksum: str
+  doubts: tuple[str, ...] = ()
 
 
 def load_digits(data: str, data_dir: str | None = None) -> Digits:
@@ -90,16 +92,21 @@ def describe_more_digits() -> str:
 def _digits(
   training: Images, held_out: Images, origin: str, split: str
 ) -> Digits:
-  """Writes the source line and computes the checksum."""
+  """Writes the source line, computes the checksum, and doubts what it sees."""
   digest = hashlib.sha256()
-  for images in (training, held_out):
-    digest.update(images.pixels.data)
+  told: tuple[str, ...] = ()
+  for part, images in (('training', training), ('held-out', held_out)):
+    pixels = images.pixels
+    digest.update(pixels.data)
     digest.update(images.labels.astype('<i4').data)
+    extremes = int(pixels.min()), int(pixels.max())
+    told += doubts.of_bytes(f'{origin}: {part} digits', *extremes)
+    told += doubts.of_number(f'{part} digit', len(pixels))
   source = (
     f'{origin}: {len(training.labels):,} training and '
     f'{len(held_out.labels):,} held-out digits, {split}'
   )
-  return Digits(training, held_out, source, digest.hexdigest())
+  return Digits(training, held_out, source, digest.hexdigest(), told)
 
 
 def _load_bundled() -> Digits:

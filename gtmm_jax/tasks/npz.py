@@ -6,12 +6,14 @@ import pathlib
 import struct
 import zipfile
 import zlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from gtmm_jax.tasks import doubts
 from gtmm_jax.tasks.dataset import DataError
+from gtmm_jax.tasks.stored import Stored
 
 # Bytes that are read at once.
 _PIECE = 2**24
@@ -59,8 +61,6 @@ def opened(file: pathlib.Path) -> Iterator[zipfile.ZipFile]:
     DataError: if it cannot be read, or is not a zip file.
   """
   try:
-    with open(file, 'rb') as stream:
-      beginning = stream.read(6)
     archive = zipfile.ZipFile(file)
   except OSError as error:
     raise DataError(
@@ -68,22 +68,39 @@ def opened(file: pathlib.Path) -> Iterator[zipfile.ZipFile]:
       f'file.'
     ) from error
   except (zipfile.BadZipFile, NotImplementedError, ValueError) as error:
-    raise DataError(f'{file} {_what_else(beginning)}') from error
+    raise DataError(f'{file} {_what_else(file)}') from error
   with archive:
     yield archive
 
 
-def _what_else(beginning: bytes) -> str:
-  if beginning == b'\x93NUMPY':
-    return (
-      'is a single array as np.save writes it; save it with its name, '
-      "np.savez('episodes.npz', frames=...)."
-    )
+def _what_else(file: pathlib.Path) -> str:
+  """What a file is that is no .npz file, and what to do."""
+  with open(file, 'rb') as stream:
+    beginning = stream.read(6)
+    stream.seek(0)
+    if beginning == b'\x93NUMPY':
+      return _single_array(file, stream)
   if beginning.startswith(b'PK'):
     return 'is cut short, or damaged; save or fetch it again.'
   return (
     'is not an .npz file; save your arrays with '
     "np.savez('episodes.npz', frames=...)."
+  )
+
+
+def _single_array(file: pathlib.Path, stream: Any) -> str:
+  """What to do with a file of `np.save`."""
+  try:
+    shape, _, dtype = _read_header(stream)
+  except _DAMAGE as error:
+    return f'is a damaged .npy file ({error}); save or fetch it again.'
+  way = '; frames are uint8 [N, T, H, W, C].'
+  if len(shape) == 4:
+    way = f', with {doubts.to_five_axes(shape)}.'
+  return (
+    f'is a single array as np.save writes it, {dtype} {shape}; save it with '
+    f"its name, frames = np.load({file.name!r}) and np.savez('episodes.npz', "
+    f'frames=...){way}'
   )
 
 
@@ -139,10 +156,13 @@ def read(
   return values.reshape(member.shape)
 
 
-def map_or_read(
-  file: pathlib.Path, archive: zipfile.ZipFile, member: Member, digest: Any
-) -> np.ndarray:
-  """Maps an array into memory where the file allows it, and else reads it.
+def leave_or_read(
+  file: pathlib.Path,
+  archive: zipfile.ZipFile,
+  member: Member,
+  look: Callable[[Any], None],
+) -> np.ndarray | Stored:
+  """Leaves an array in its file where that allows it, and else reads it.
 
   It allows it where the array is not compressed, nor in Fortran's order, in
   which an episode would lie all over the file.
@@ -151,27 +171,34 @@ def map_or_read(
     file: the file.
     archive: the file, opened.
     member: which array.
-    digest: of `hashlib`; is updated with the bytes of the array in C order.
+    look: is given all bytes of the array, in C order and in pieces.
 
   Returns:
-    The array; `np.memmap`, which cannot be written, where it is mapped.
+    The array.
 
   Raises:
-    DataError: if it is damaged, or memory does not suffice.
+    DataError: if it is damaged or changes meanwhile, or memory does not
+      suffice.
   """
   is_stored = member.info.compress_type == zipfile.ZIP_STORED
   if not is_stored or member.is_fortran:
     values = read(file, archive, member)
-    digest.update(values.data)
+    look(values.reshape(-1).view(np.uint8))
     return values
-  # Read to the end once, by which damage is found as well.
-  for piece in _pieces(file, archive, member):
-    digest.update(piece)
   try:
-    offset = _data_offset(file, member.info) + member.start
-    return np.memmap(file, member.dtype, 'r', offset, member.shape)
+    offset = _data_offset(file, member.info)
+    header = Stored(file, offset, (member.start,), np.dtype(np.uint8))
+    checksum = zlib.crc32(next(header.pieces()))
+    array = Stored(file, offset + member.start, member.shape, member.dtype)
   except _DAMAGE as error:
     raise _damaged(file, member.name, error) from error
+  # Read to the end once, by which damage is found as well.
+  for piece in array.pieces():
+    look(piece)
+    checksum = zlib.crc32(piece, checksum)
+  if checksum != member.info.CRC:
+    raise _damaged(file, member.name, 'its checksum is another than it says')
+  return array
 
 
 def _read_header(stream: Any) -> tuple[tuple[int, ...], bool, np.dtype]:

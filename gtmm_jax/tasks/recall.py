@@ -55,6 +55,7 @@ class ParityRecall(episode.Intervals):
 
   name: ClassVar[str] = 'parity_recall'
   asks: ClassVar[episode.Asks] = 'class'
+  classes: ClassVar[tuple[int, ...]] = tuple(range(_PARITIES))
 
   def sample(self, key: jax.Array, images: Images) -> episode.Episode:
     """Draws one episode of l + k frames; its last k are predictable.

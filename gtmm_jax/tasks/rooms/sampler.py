@@ -59,12 +59,14 @@ class Sets(NamedTuple):
     source: one line for people.
     checksum: SHA-256, hexadecimal, over the number of their version: rooms are
       not stored.
+    doubts: none.
   """
 
   training: Rooms
   held_out: Rooms
   source: str
   checksum: str
+  doubts: tuple[str, ...] = ()
 
 
 def load(size: int) -> Sets:
