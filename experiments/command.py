@@ -13,6 +13,9 @@ from rich.console import Console
 
 from gtmm_jax import presets
 
+# What a program ends with that was asked for what cannot be.
+MISTAKE = 2
+
 # So that --helpshort of a program shows the flags that are defined for it here.
 flags.disclaim_key_flags()
 
@@ -30,9 +33,14 @@ def parse_flags(arguments: list[str]) -> list[str]:
 
 def fail(message: str | Exception) -> NoReturn:
   """Ends the program with one line on standard error, code 2."""
+  complain(message)
+  sys.exit(MISTAKE)
+
+
+def complain(message: str | Exception) -> None:
+  """Prints one line on standard error."""
   program = pathlib.Path(sys.argv[0]).name
   print(f'{program}: {" ".join(str(message).split())}', file=sys.stderr)
-  sys.exit(2)
 
 
 def require_writable(folder: pathlib.Path, given: str) -> None:
@@ -55,7 +63,21 @@ def require_writable(folder: pathlib.Path, given: str) -> None:
 def make_folders(
   folder: str | os.PathLike[str], output: str | None
 ) -> tuple[pathlib.Path, pathlib.Path]:
-  """Makes the folder of several runs, and that of the table of them.
+  """Makes what `locate_folders` locates, and returns it; raises as it does.
+
+  Raises:
+    OSError: if a folder cannot be made.
+  """
+  folder, stem = locate_folders(folder, output)
+  for path in (folder, stem.parent):
+    path.mkdir(parents=True, exist_ok=True)
+  return folder, stem
+
+
+def locate_folders(
+  folder: str | os.PathLike[str], output: str | None
+) -> tuple[pathlib.Path, pathlib.Path]:
+  """Locates the folder of several runs, and the files of the table of them.
 
   Args:
     folder: of the runs.
@@ -67,7 +89,6 @@ def make_folders(
 
   Raises:
     ValueError: if these cannot be written, or --output has no name.
-    OSError: if a folder cannot be made.
   """
   folder = pathlib.Path(folder).expanduser()
   stem = pathlib.Path(output or folder / 'table').expanduser()
@@ -75,7 +96,6 @@ def make_folders(
     raise ValueError(f'--output={output} has no name; name files in a folder.')
   for path in (folder, stem.parent):
     require_writable(path, str(path))
-    path.mkdir(parents=True, exist_ok=True)
   return folder, stem
 
 
@@ -98,15 +118,19 @@ def run_logged(
   Returns:
     Its exit code.
   """
-  words = [f'--{name}={value}' for name, value in given.items()]
   with log.open('a') as file:
     return subprocess.run(
-      [sys.executable, str(program), *words],
+      [sys.executable, str(program), *words(given)],
       stdout=file,
       stderr=subprocess.STDOUT,
       stdin=subprocess.DEVNULL,
       check=False,
     ).returncode
+
+
+def words(given: Mapping[str, Any]) -> list[str]:
+  """Returns flags and their values as a command line has them, a word each."""
+  return [f'--{name}={value}' for name, value in given.items()]
 
 
 def preset_default(name: str) -> str:

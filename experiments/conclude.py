@@ -4,6 +4,7 @@ import contextlib
 import pathlib
 from typing import Any
 
+import continuation
 import drawing
 import held_out
 import numpy as np
@@ -51,23 +52,12 @@ def is_complete(workdir: pathlib.Path, settings: Any) -> bool:
   Raises:
     ValueError: if evaluation.json is damaged.
   """
-  return is_evaluated(workdir, settings) and not _missing(workdir, settings)
+  return _is_evaluated(workdir, settings) and not _missing(workdir, settings)
 
 
-def is_evaluated(workdir: pathlib.Path, settings: Any) -> bool:
-  """Whether the workdir holds the evaluation of a run with these settings.
-
-  Figures are of this evaluation: those of another are deleted before it is
-  written.
-
-  Raises:
-    ValueError: if evaluation.json is damaged.
-  """
-  evaluation = records.read_evaluation(workdir)
-  return (
-    evaluation is not None
-    and evaluation['step'] == settings.steps
-    and evaluation['episodes'] >= settings.evaluation_episodes
+def _is_evaluated(workdir: pathlib.Path, settings: Any) -> bool:
+  return continuation.is_evaluated(
+    workdir, settings.steps, settings.evaluation_episodes
   )
 
 
@@ -102,7 +92,7 @@ def conclude(
     console: to print on.
   """
   workdir, settings = prepared.workdir, prepared.settings
-  if not is_evaluated(workdir, settings):
+  if not _is_evaluated(workdir, settings):
     evaluation = held_out.Evaluation(prepared)(
       state, own, settings.evaluation_episodes
     )

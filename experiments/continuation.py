@@ -11,6 +11,9 @@ from settings import Settings, may_differ
 
 from gtmm_jax import records
 
+# What is said of a folder that another program has locked.
+TAKEN = 'Another program runs in'
+
 
 class CannotGoOn(ValueError):
   """What is in the folder of a run would be spoilt."""
@@ -87,6 +90,28 @@ def require(workdir: pathlib.Path, steps: int, new: dict[str, Any]) -> None:
     )
 
 
+def is_evaluated(workdir: pathlib.Path, steps: int, episodes: int) -> bool:
+  """Whether the workdir holds the evaluation of a run.
+
+  Figures are of this evaluation: those of another are deleted before it is
+  written.
+
+  Args:
+    workdir: of a run whose settings are known to be right.
+    steps: that it was trained for.
+    episodes: that it was evaluated on, at least.
+
+  Raises:
+    ValueError: if evaluation.json is damaged.
+  """
+  evaluation = records.read_evaluation(workdir)
+  return (
+    evaluation is not None
+    and evaluation['step'] == steps
+    and evaluation['episodes'] >= episodes
+  )
+
+
 def require_checkpoint(workdir: pathlib.Path) -> None:
   """Checks that a run which is not complete does not begin anew.
 
@@ -108,6 +133,20 @@ def require_checkpoint(workdir: pathlib.Path) -> None:
     )
 
 
+def is_taken(workdir: pathlib.Path) -> bool:
+  """Whether another program runs in a folder; nothing is made there."""
+  file = workdir / 'lock'
+  if not file.exists():
+    return False
+  try:
+    filelock.FileLock(file, timeout=0).acquire().lock.release()
+  except filelock.Timeout:
+    return True
+  except OSError:  # A run says what is wrong.
+    return False
+  return False
+
+
 @contextlib.contextmanager
 def alone(workdir: pathlib.Path) -> Iterator[None]:
   """Keeps other programs from running in a folder, which is made if need be.
@@ -121,8 +160,7 @@ def alone(workdir: pathlib.Path) -> Iterator[None]:
     lock = filelock.FileLock(workdir / 'lock', timeout=0).acquire()
   except filelock.Timeout as error:
     raise CannotGoOn(
-      f'Another program runs in {workdir}; wait for it, or name another '
-      f'--workdir.'
+      f'{TAKEN} {workdir}; wait for it, or name another --workdir.'
     ) from error
   except OSError as error:
     raise CannotGoOn(

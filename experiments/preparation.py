@@ -3,6 +3,7 @@
 import dataclasses
 import functools
 import pathlib
+from collections.abc import Callable
 from typing import Any
 
 import continuation
@@ -95,8 +96,14 @@ class Prepared:
   why: str
 
 
-def prepare(request: Request) -> Prepared:
+def prepare(
+  request: Request, load: Callable[..., tuple[Loaded, str]] | None = None
+) -> Prepared:
   """Checks everything that can be wrong, before anything costs time.
+
+  Args:
+    request: what the flags say.
+    load: in the place of `load_images`.
 
   Raises:
     ValueError: in one sentence, what is wrong and what to do.
@@ -123,7 +130,7 @@ def prepare(request: Request) -> Prepared:
   if header:
     # A large file is read once all else is right.
     _make_model(settings, task, header.shape)
-  loaded, more_images = load_images(
+  loaded, more_images = (load or load_images)(
     settings, request.data, request.data_dir, request.device_megabytes
   )
   preset, model = _make_model(settings, task, loaded.training.shape)

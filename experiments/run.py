@@ -146,15 +146,20 @@ def main(_: list[str]) -> None:
     sys.exit(130)
 
 
+def request(values: flags.FlagValues) -> Any:
+  """Returns what flags that were read ask for, a `preparation.Request`."""
+  import preparation
+
+  names = preparation.Request.__dataclass_fields__
+  return preparation.Request(**{name: values[name].value for name in names})
+
+
 def _prepare() -> Any:
   """What `preparation` makes of the flags; a mistake ends the program."""
   import preparation
 
-  names = preparation.Request.__dataclass_fields__
   try:
-    return preparation.prepare(
-      preparation.Request(**{name: FLAGS[name].value for name in names})
-    )
+    return preparation.prepare(request(FLAGS))
   except (ValueError, OSError) as error:
     command.fail(error)
 

@@ -2,32 +2,51 @@ r"""Runs every cell of a grid with run.py; one table, and a figure of each task.
 
   python experiments/study.py --grid=experiments/grids/tasks.json
 
-The same command again goes on where it ended: cells that are complete are not
-run again. A grid is a JSON file, {"cells": [BLOCK, ...]}, where a BLOCK has
-"flags", given to each of its runs, and "over", lists of values of further
-flags; there is a cell for each combination of these.
+All cells are checked before the first is run. The same command again goes on
+where it ended: cells that are complete are not run again. Several studies may
+share a folder, each then runs what no other does. A grid is a JSON file,
+{"cells": [BLOCK, ...]}, where a BLOCK has "flags", given to each of its runs,
+and "over", lists of values of further flags; there is a cell for each
+combination of these. Cells that differ in their seed alone are one row of the
+table.
 """
 
-import concurrent.futures
-import json
+import contextlib
+import math
 import pathlib
-import re
 import signal
 import sys
-import threading
-from typing import Any
+from typing import Any, NamedTuple, NoReturn
 
+import children
 import command
+import study_cells
+import study_grid
+import study_progress
+import study_runs
 from absl import app, flags
 from rich.console import Console
+from study_cells import Cell
 
 FLAGS = flags.FLAGS
 
 _RUN = pathlib.Path(__file__).with_name('run.py')
 # Where images are differs from machine to machine; grids do not say it.
 _GIVEN = ('data', 'data_dir')
-# What a run ends with that was interrupted.
-_INTERRUPTED = (130, -signal.SIGINT)
+
+
+class Study(NamedTuple):
+  """A study that makes sense; nothing was made for it yet.
+
+  Attributes:
+    grid: the cells by name, with all flags that they are given.
+    folder: of the runs.
+    stem: of the table's files.
+  """
+
+  grid: dict[str, study_grid.Cell]
+  folder: pathlib.Path
+  stem: pathlib.Path
 
 
 def define_flags() -> None:
@@ -52,93 +71,140 @@ def define_flags() -> None:
     1,
     'Runs at a time, >= 1. Two share a CPU well; on an accelerator, take one.',
   )
+  flags.DEFINE_float(
+    'grace',
+    30.0,
+    'Seconds, >= 0, that runs have to save what they did, and to end, where '
+    'this program is interrupted; a second interrupt kills them at once.',
+  )
 
 
 def main(_: list[str]) -> None:
-  """Runs what is left to run, then writes the table."""
-  import study_table
-
+  """Checks all cells, runs what is left to run, then writes the table."""
+  children.end_on_signals()
   console = command.console()
   try:
-    cells, folder, output = _prepare()
+    _study(console)
+  except children.Ended as ended:
+    _leave(ended.number)
+
+
+def _study(console: Console) -> None:
+  try:
+    study = _prepare()
+    console.print(f'Checking {len(study.grid)} cells, in {study.folder}')
+    cells = study_cells.resolve(study.grid, study.folder)
+    rows = study_cells.rows(cells)
+    command.make_folders(study.folder, study.stem)
+  except study_cells.Mistakes as error:
+    for line in error.lines[:-1]:
+      command.complain(line)
+    command.fail(error.lines[-1])
   except (ValueError, OSError) as error:
     command.fail(error)
-  console.print(f'{len(cells)} cells, in {folder}')
-  try:
-    found = _run_all(cells, folder, console)
-  except KeyboardInterrupt:
-    print('\nInterrupted. The same command goes on with what is left.')
-    sys.exit(130)
-  rows = {name: found[name] for name in cells if name in found}
-  failed = [name for name in cells if name not in found]
-  if rows:
-    paths = study_table.write(rows, output, console)
-    for path in (*paths, *study_table.draw(rows, folder, output)):
+  failed = _run(cells, console)
+  _conclude(study, rows, failed, console)
+
+
+def _run(cells: list[Cell], console: Console) -> set[str]:
+  """Runs what is not complete; returns the names of cells that failed."""
+  left = [cell for cell in cells if not cell.is_complete]
+  complete = len(cells) - len(left)
+  if complete:
+    console.print(f'{complete} of {len(cells)} cells are complete.')
+  with study_progress.Shown(console, len(cells), complete) as shown:
+    runs = study_runs.Runs(left, _RUN, FLAGS.jobs, shown, _told)
+    runs.finish(FLAGS.grace)
+  return runs.failed
+
+
+def _conclude(
+  study: Study,
+  rows: dict[str, list[Cell]],
+  failed: set[str],
+  console: Console,
+) -> None:
+  """Writes the table of all cells that are done, and names the others."""
+  import study_rows
+  import study_table
+
+  found, workdirs = {}, {}
+  for name, cells in rows.items():
+    good = []
+    for cell in cells:
+      told, is_wrong = _told(cell)
+      if not is_wrong:
+        good.append(cell)
+      elif cell.name not in failed:
+        failed.add(cell.name)
+        console.print(f'{cell.name}: {told}')
+    if good:
+      workdirs[name] = [cell.workdir for cell in good]
+      found[name] = study_rows.read(workdirs[name])
+  if found:
+    paths = study_table.write(found, study.stem, console)
+    paths += study_table.draw(found, workdirs, study.stem)
+    for path in paths:
       console.print(str(path))
   if failed:
+    names = ', '.join(name for name in study.grid if name in failed)
     command.fail(
-      f'{len(failed)} of {len(cells)} cells failed: {", ".join(failed)}; why '
-      f'is said above and in their logs in {folder}.'
+      f'{len(failed)} of {len(study.grid)} cells failed: {names}; why is said '
+      f'above and in their logs in {study.folder}.'
     )
 
 
-def _run_all(
-  cells: dict[str, dict[str, Any]], folder: pathlib.Path, console: Console
-) -> dict[str, dict[str, Any]]:
-  """Runs the cells; returns what those that did not fail came to."""
-  found = {}
-  # A run may end by an interrupt before this program hears of it; no thread
-  # begins another then.
-  interrupted = threading.Event()
-  pool = concurrent.futures.ThreadPoolExecutor(FLAGS.jobs)
-  try:
-    running = {
-      pool.submit(_run, name, own, folder, interrupted): name
-      for name, own in cells.items()
-    }
-    for done in concurrent.futures.as_completed(running):
-      name, problem = running[done], done.result()
-      if interrupted.is_set():
-        raise KeyboardInterrupt
-      row, problem = (None, problem) if problem else _read(folder / name)
-      if row is not None:
-        found[name] = row
-      _say(console, name, problem, row)
-  finally:
-    # Where it was interrupted, so were the runs; those to come are not begun.
-    pool.shutdown(cancel_futures=True)
-  return found
-
-
-def _read(workdir: pathlib.Path) -> tuple[dict[str, Any] | None, str]:
-  """What a run came to, or what is wrong with what it left."""
-  import study_table
+def _told(cell: Cell) -> tuple[str, bool]:
+  """Says what a cell came to, and whether that is wrong."""
+  import study_rows
 
   try:
-    row = study_table.cell(workdir)
+    if not study_cells.is_done(cell):
+      return 'left no evaluation', True
+    ratio = study_rows.read([cell.workdir])['summary']['ratio']
   except (ValueError, KeyError, TypeError) as error:
-    return None, f'left damaged records: {error!r}'
-  return row, '' if row else 'left no evaluation'
+    return f'left damaged records: {error!r}', True
+  told = '-' if ratio is None else f'{ratio[0]:.3f}'
+  return f'KL predictable / new {told}', False
 
 
-def _prepare() -> tuple[dict[str, dict[str, Any]], pathlib.Path, pathlib.Path]:
-  """The cells, the folder of runs, and the stem of the table.
+def _leave(number: int) -> NoReturn:
+  """Ends after a signal, as programs do that end by themselves."""
+  # The terminal may be gone.
+  with contextlib.suppress(OSError):
+    print(
+      f'\nInterrupted by {signal.Signals(number).name}. The same command goes '
+      f'on with what is left.',
+      flush=True,
+    )
+  sys.exit(128 + number)
+
+
+def _prepare() -> Study:
+  """Reads flags and grid.
 
   Raises:
     ValueError: if a flag or the grid makes no sense.
-    OSError: if the grid cannot be read, or a folder not be made.
+    OSError: if the grid cannot be read.
   """
   if FLAGS.grid is None:
     raise ValueError('--grid is missing; name the file of a grid.')
   if FLAGS.jobs < 1:
     raise ValueError(f'--jobs is {FLAGS.jobs}; it must be at least 1.')
+  if not 0 <= FLAGS.grace < math.inf:
+    raise ValueError(
+      f'--grace is {FLAGS.grace}; it must be a number from 0 on.'
+    )
   file = pathlib.Path(FLAGS.grid).expanduser()
   given = {name: FLAGS[name].value for name in _GIVEN if FLAGS[name].present}
-  cells = {name: _complete(own, given) for name, own in read(file).items()}
-  if FLAGS.data_dir and not any('data_dir' in own for own in cells.values()):
+  grid = {
+    name: cell._replace(flags=_complete(cell.flags, given))
+    for name, cell in study_grid.read(file).items()
+  }
+  if FLAGS.data_dir and not any('data_dir' in c.flags for c in grid.values()):
     raise ValueError('--data_dir needs --data=tfds; no cell reads from there.')
   folder = FLAGS.folder or pathlib.Path('runs') / file.stem
-  return cells, *command.make_folders(folder, FLAGS.output)
+  return Study(grid, *command.locate_folders(folder, FLAGS.output))
 
 
 def _complete(own: dict[str, Any], given: dict[str, Any]) -> dict[str, Any]:
@@ -147,96 +213,6 @@ def _complete(own: dict[str, Any], given: dict[str, Any]) -> dict[str, Any]:
   if flags.get('data') != 'tfds' and 'data_dir' not in own:
     flags.pop('data_dir', None)
   return flags
-
-
-def read(file: pathlib.Path) -> dict[str, dict[str, Any]]:
-  """The flags of each cell, by the cell's name.
-
-  Args:
-    file: of the grid.
-
-  Returns:
-    For each cell, in order, flags of run.py and their values. Its name joins
-    the values that the grid varies.
-
-  Raises:
-    ValueError: if it is not a grid.
-    OSError: if it cannot be read.
-  """
-  try:
-    blocks = json.loads(file.read_text())['cells']
-    cells = {}
-    for block in blocks:
-      for varied in _combinations(block['over']):
-        own = {**block['flags'], **varied}
-        name = _name(varied)
-        # A folder's name, and never a way out of the study's.
-        if (
-          not re.fullmatch(r'\w[\w.,+=-]*', name)
-          or name in cells
-          or 'workdir' in own
-        ):
-          raise ValueError(
-            f'{file}: the cell {name!r} has no name of its own that a folder '
-            f'can have, or sets the workdir; vary in "over" what tells cells '
-            f'apart, and no paths.'
-          )
-        cells[name] = own
-  except (json.JSONDecodeError, KeyError, TypeError, AttributeError) as error:
-    raise ValueError(
-      f'{file} is not a grid ({error!r}); it must be '
-      f'{{"cells": [{{"flags": {{...}}, "over": {{FLAG: [...]}}}}]}}.'
-    ) from error
-  if not cells:
-    raise ValueError(f'{file} has no cells.')
-  return cells
-
-
-def _name(varied: dict[str, Any]) -> str:
-  """Of a cell: tasks and models by themselves, other flags as FLAG=VALUE."""
-  return '-'.join(
-    str(value) if flag in ('task', 'model') else f'{flag}={value}'
-    for flag, value in varied.items()
-  )
-
-
-def _combinations(over: dict[str, list[Any]]) -> list[dict[str, Any]]:
-  """Each combination of the values, the last flag's changing fastest."""
-  combined: list[dict[str, Any]] = [{}]
-  for flag, values in over.items():
-    combined = [{**one, flag: value} for one in combined for value in values]
-  return combined
-
-
-def _run(
-  name: str,
-  own: dict[str, Any],
-  folder: pathlib.Path,
-  interrupted: threading.Event,
-) -> str:
-  """Runs one cell; returns what was wrong with it, or nothing."""
-  if interrupted.is_set():
-    return 'was not begun'
-  log = folder / f'{name}.log'
-  code = command.run_logged(_RUN, {**own, 'workdir': folder / name}, log)
-  if not code:
-    return ''
-  if code in _INTERRUPTED:
-    interrupted.set()
-  lines = [line for line in log.read_text().splitlines() if line.strip()]
-  return f'ended with code {code}: {lines[-1] if lines else "no output"}'
-
-
-def _say(
-  console: Console, name: str, problem: str, row: dict[str, Any] | None
-) -> None:
-  """A line on a cell that has ended."""
-  if row is None:
-    console.print(f'{name}: {problem}')
-    return
-  ratio = row['summary']['ratio']
-  told = '-' if ratio is None else f'{ratio[0]:.3f}'
-  console.print(f'{name}: KL predictable / new {told}')
 
 
 if __name__ == '__main__':

@@ -2,14 +2,15 @@
 
 import functools
 import pathlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import pictures
+import study_rows
 from rich.console import Console
 from rich.table import Table
 
-from gtmm_jax import figures, records
+from gtmm_jax import figures
 from gtmm_jax.records import documents
 
 # Column by column: the name in the summary, what is printed above it.
@@ -30,47 +31,14 @@ _MATRICES = {
   'kl_last': 'KL of the last frame:',
 }
 # Columns that a terminal has room for; all are in the files.
-_SHOWN = 5
+_SHOWN = 6
 _TOLD = (
   'KL in nats a frame, negative bound in nats a sequence, retrieval as a share '
   'of predictable frames, over held-out episodes: mean ± standard error over '
-  'replicas, where there are several. New frames of similarity-cued recall '
-  'include the cue. Of the two answers of parity recall half are right for who '
-  'knows but their places.'
+  'n replicas, of all seeds, where there are several. New frames of '
+  'similarity-cued recall include the cue. Of the two answers of parity recall '
+  'half are right for who knows but their places.'
 )
-
-
-def cell(workdir: pathlib.Path) -> dict[str, Any] | None:
-  """What a run came to, None where it is not complete.
-
-  Args:
-    workdir: of the run.
-
-  Returns:
-    Its `settings`, `versions`, `device`, `data`, `training_seconds`, `step`,
-    `episodes`, `failed_replicas` and `summary`: for each metric mean and
-    standard error, or None; and `replicas`: for each metric the value of each
-    replica.
-
-  Raises:
-    ValueError: if a file of the run is damaged, or missing.
-  """
-  evaluation = records.read_evaluation(workdir)
-  if evaluation is None:
-    return None
-  config, lines = records.read_config(workdir), records.read_metrics(workdir)
-  if config is None or 'step' not in evaluation:
-    raise ValueError(f'{workdir} has an evaluation of no run in it.')
-  return {
-    **{name: config[name] for name in ('settings', 'versions', 'device')},
-    'data': _data(config['data']),
-    'training_seconds': lines[-1]['seconds'] if lines else None,
-    'step': evaluation['step'],
-    'episodes': evaluation['episodes'],
-    'failed_replicas': records.failed_replicas(evaluation),
-    'summary': records.summarise(evaluation),
-    'replicas': records.by_replica(evaluation),
-  }
 
 
 def write(
@@ -79,21 +47,23 @@ def write(
   """Prints the table, and writes it as JSON and as Markdown.
 
   Args:
-    rows: of each cell, what `cell` gives.
+    rows: by name, what `study_rows.read` gives.
     stem: the files, without their endings.
     console: to print on.
 
   Returns:
     The paths of the two files.
   """
-  headings = ['cell', 'steps', *_COLUMNS.values()]
+  headings = ['cell', 'steps', 'n', *_COLUMNS.values()]
   body = [
-    [name, f'{row["step"]:,}', *map(_text, _values(row))]
+    [name, f'{row["step"]:,}', _counted(row), *map(_text, _values(row))]
     for name, row in rows.items()
   ]
   table = Table()
   for index, heading in enumerate(headings[:_SHOWN]):
-    table.add_column(heading, justify='right' if index else 'left')
+    # Names are long, and told whole.
+    justify, overflow = ('right', 'ellipsis') if index else ('left', 'fold')
+    table.add_column(heading, justify=justify, overflow=overflow)
   for line in body:
     table.add_row(*line[:_SHOWN])
   console.print(table)
@@ -138,14 +108,14 @@ def matrix(rows: Mapping[str, dict[str, Any]], metric: str) -> str:
 
 def draw(
   rows: Mapping[str, dict[str, Any]],
-  folder: pathlib.Path,
+  workdirs: Mapping[str, Sequence[pathlib.Path]],
   stem: pathlib.Path,
 ) -> list[pathlib.Path]:
-  """Draws the figure of results of each task that has several cells.
+  """Draws the figure of results of each task that has several rows.
 
   Args:
     rows: as `write` has them.
-    folder: of the runs, each under its cell's name.
+    workdirs: of the runs of each row.
     stem: of the table; a figure's adds the task.
 
   Returns:
@@ -155,8 +125,8 @@ def draw(
   for name, row in rows.items():
     run = figures.Run(
       _label(name, row),
-      records.read_metrics(folder / name),
-      records.read_evaluation(folder / name),
+      study_rows.metrics(workdirs[name]),
+      study_rows.evaluation(workdirs[name]),
       row['settings']['model'],
     )
     by_task.setdefault(row['settings']['task'], []).append(run)
@@ -171,21 +141,17 @@ def draw(
   return paths
 
 
-def _data(recorded: dict[str, Any]) -> dict[str, Any]:
-  """What the data were, and not where: tables are published."""
-  folder = recorded['flag'].partition(':')[2]
-  source = recorded['source']
-  if folder:
-    # With the colon: the name alone may be a word of the rest, too.
-    path = pathlib.Path(folder).expanduser()
-    source = source.replace(f'{path}: ', 'FOLDER: ', 1)
-  return {'source': source, 'checksum': recorded['checksum']}
-
-
 def _label(name: str, row: dict[str, Any]) -> str:
   """What tells a cell from others of its task."""
   task, model = row['settings']['task'], row['settings']['model']
   return name.replace(task, '').replace('--', '-').strip('-') or model
+
+
+def _counted(row: dict[str, Any]) -> str:
+  """How many replicas count, and of how many."""
+  all_of_them = len(row['replicas']['negative_bound'])
+  counted = row['n']
+  return str(counted) + ('' if counted == all_of_them else f' of {all_of_them}')
 
 
 def _values(row: dict[str, Any]) -> list[Any]:

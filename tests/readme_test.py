@@ -10,7 +10,7 @@ import subprocess
 import sys
 
 import pytest
-import study
+import study_grid
 import study_table
 
 from gtmm_jax import records
@@ -189,9 +189,9 @@ def test_the_table_of_what_to_expect_is_that_of_the_result():
 def test_the_table_of_a_study_is_that_of_its_result(name, metric):
   path = ROOT / 'experiments' / 'results' / f'{name}.json'
   cells = json.loads(path.read_text())
-  grid = study.read(ROOT / 'experiments' / 'grids' / f'{name}.json')
+  grid = study_grid.read(ROOT / 'experiments' / 'grids' / f'{name}.json')
   assert list(cells) == list(grid)
-  for flags, cell in zip(grid.values(), cells.values(), strict=True):
+  for (flags, _), cell in zip(grid.values(), cells.values(), strict=True):
     recorded = cell['settings']
     assert {name: recorded[name] for name in flags} == flags
     assert cell['step'] == flags['steps'] and not cell['failed_replicas']

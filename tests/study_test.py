@@ -1,4 +1,4 @@
-"""Studies: grids read, cells run and resumed, tables made of what they left."""
+"""Studies: cells checked, run, shared and resumed; signals; the table."""
 
 import json
 import os
@@ -8,24 +8,59 @@ import subprocess
 import sys
 import time
 
+import continuation
 import numpy as np
-import preparation
 import pytest
-import settings
-import study
-import study_table
-from rich.console import Console
-
-from gtmm_jax import presets, records
+import study_grid
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 
-# Stands for run.py: leaves the records of a run with the flags it was given,
-# or fails on the model lru. Counts how often it trained.
-_RUN = """
-import pathlib, sys
+# Given to both stand-ins: what config.json of a cell holds.
+_CONFIG = """
+import json, os, pathlib, signal, sys, time
 import numpy as np
 from gtmm_jax import records
+
+def config(flags):
+  given = flags.get('data', 'bundled')
+  return {
+    'settings': {'task': flags['task'], 'model': flags['model'],
+                 'steps': int(flags['steps']),
+                 'seed': int(flags.get('seed', 0)), 'device_megabytes': None},
+    'versions': {'jax': '1.2.3'},
+    'device': {'kind': 'cpu'},
+    'data': {'source': 'drawn, from ' + given.partition(':')[2] + ': 3 digits',
+             'checksum': '0', 'flag': given},
+  }
+"""
+
+# Stands for study_resolve.py: refuses steps below 1, and other settings than
+# those in the workdir.
+_RESOLVE = (
+  _CONFIG
+  + """
+asked, found = json.load(sys.stdin), {}
+for name, flags in asked['cells'].items():
+  own, workdir = config(flags), pathlib.Path(asked['folder']) / name
+  old = records.read_config(workdir)
+  done = records.read_evaluation(workdir) is not None
+  drawn = (workdir / 'figures').exists()
+  found[name] = {'config': own, 'steps': int(flags['steps']), 'episodes': 20,
+                 'is_evaluated': done, 'is_complete': done and drawn}
+  if int(flags['steps']) < 1:
+    found[name] = {'problem': 'too few steps'}
+  if old and old['settings'] != own['settings']:
+    found[name] = {'problem': 'other settings'}
+json.dump(found, sys.stdout)
+"""
+)
+
+# Stands for run.py: leaves the records of a run with the flags it was given,
+# or fails on the model lru. Counts how often it trained.
+_RUN = (
+  _CONFIG
+  + """
+import continuation
 
 flags = dict(flag[2:].split('=', 1) for flag in sys.argv[1:])
 folder = pathlib.Path(flags['workdir'])
@@ -33,26 +68,27 @@ print('hello', *sys.argv)
 if flags['model'] == 'lru':
   print('run.py: no such luck', file=sys.stderr)
   sys.exit(2)
+try:
+  alone = continuation.alone(folder)
+  alone.__enter__()
+except continuation.CannotGoOn as error:
+  print(f'run.py: {error}', file=sys.stderr)
+  sys.exit(2)
+(folder / 'figures').mkdir(exist_ok=True)
 if records.read_evaluation(folder) is not None:
   sys.exit(0)
+time.sleep(float(os.environ.get('TRAINS', '0')))
 with open(folder.parent / 'trained', 'a') as file:
   file.write(folder.name + ' ')
-given = flags.get('data', 'bundled')
-records.write_config(folder, {
-  'settings': {'task': flags['task'], 'model': flags['model'],
-               'steps': int(flags['steps'])},
-  'versions': {'jax': '1.2.3'},
-  'device': {'kind': 'cpu'},
-  'data': {'source': 'drawn, from ' + given.partition(':')[2] + ': 3 digits',
-           'checksum': '0', 'flag': given},
-})
+records.write_config(folder, config(flags))
+seed = int(flags.get('seed', 0))
 arrays = {
   'negative_bound': np.array([1000.0, 1002.0]),
   'log_likelihood': np.full((2, 3), -300.0),
   'kl': np.full((2, 3), 9.0),
   'kl_last': np.array([4.0, 6.0]),
   'kl_new': np.array([10.0, 10.0]),
-  'kl_predictable': np.array([5.0, 6.0]),
+  'kl_predictable': np.array([5.0, 6.0]) + seed,
   'failed_at': np.array([None, None], object),
 }
 records.append_metrics(folder, {'step': 3, 'seconds': 7.5, **arrays})
@@ -65,53 +101,45 @@ records.write_evaluation(folder, {
   'retrieval_free_chance': np.array([0.1, 0.1]),
 })
 """
-
-# Flags of run.py that are not given.
-_ABSENT = {
-  **dict.fromkeys(preparation.Request.__dataclass_fields__),
-  'preset': 'small',
-  'recompute': 'nothing',
-  'precision': 'default',
-  'binarize': False,
-  'seed': 0,
-  'evaluation_episodes': 500,
-}
+)
 
 
-def _grid(folder, content):
+def _grid(folder, *blocks):
   file = folder / 'grid.json'
-  text = content if isinstance(content, str) else json.dumps(content)
-  file.write_text(text)
+  file.write_text(json.dumps({'cells': blocks}))
   return file
 
 
-def _block(models, **flags):
-  return {
-    'flags': {'steps': 3, **flags},
-    'over': {'task': ['perfect_recall', 'navigation'], 'model': models},
-  }
+def _block(models, tasks=('perfect_recall', 'navigation'), seeds=(), **flags):
+  over = {'task': tasks, 'model': models, **({'seed': seeds} if seeds else {})}
+  return {'flags': {'steps': 3, **flags}, 'over': over}
 
 
 def _study(folder, grid, *flags):
-  """What study.py says and ends with, given the stand-in for run.py."""
+  """What study.py says and ends with, given the stand-ins."""
   process = _start(folder, grid, _RUN, *flags)
-  out, err = process.communicate()
+  out, err = process.communicate(timeout=120)
   return subprocess.CompletedProcess((), process.returncode, out, err)
 
 
-def _start(folder, grid, run, *flags):
-  """study.py, with a stand-in for run.py."""
+def _start(folder, grid, run, *flags, **variables):
+  """study.py, with stand-ins for run.py and study_resolve.py."""
   (folder / 'run.py').write_text(run)
+  (folder / 'resolve.py').write_text(_RESOLVE)
   program = (
     f'import pathlib, sys; sys.path.insert(0, {str(ROOT / "experiments")!r})\n'
-    'import command, signal, study\n'
+    'import atexit, command, signal, study, study_cells\n'
     # A shell has what it runs in the background ignore interrupts.
     'signal.signal(signal.SIGINT, signal.default_int_handler)\n'
+    # It would take a device's memory from its runs.
+    'atexit.register(lambda: print("jax", "jax" in sys.modules))\n'
     'from absl import app\n'
     'study._RUN = pathlib.Path("run.py").absolute()\n'
+    'study_cells._RESOLVE = pathlib.Path("resolve.py").absolute()\n'
     'study.define_flags()\n'
     'app.run(study.main, flags_parser=command.parse_flags)\n'
   )
+  paths = (str(ROOT), str(ROOT / 'experiments'))
   return subprocess.Popen(
     [sys.executable, '-c', program, f'--grid={grid}', *flags],
     cwd=folder,
@@ -119,85 +147,37 @@ def _start(folder, grid, run, *flags):
     stderr=subprocess.PIPE,
     text=True,
     start_new_session=True,
+    env={**os.environ, 'PYTHONPATH': os.pathsep.join(paths), **variables},
   )
 
 
-def test_cells_are_all_combinations_in_order(tmp_path):
-  last = {
-    'flags': {'steps': 4},
-    'over': {'model': ['vrnn'], 'store': ['mean'], 'top_k': [2]},
-  }
-  grid = _grid(tmp_path, {'cells': [_block(['ntm', 'dnc']), last]})
-  cells = study.read(grid)
-  assert list(cells) == [
-    'perfect_recall-ntm',
-    'perfect_recall-dnc',
-    'navigation-ntm',
-    'navigation-dnc',
-    'vrnn-store=mean-top_k=2',
-  ]
-  assert cells['navigation-ntm'] == {
-    'steps': 3,
-    'task': 'navigation',
-    'model': 'ntm',
-  }
-  assert cells['vrnn-store=mean-top_k=2'] == {
-    'steps': 4,
-    'model': 'vrnn',
-    'store': 'mean',
-    'top_k': 2,
-  }
+def _wait_for(path, process):
+  """Waits until a file is there."""
+  while not path.exists():
+    time.sleep(0.02)
+    assert process.poll() is None, process.communicate()
 
 
-@pytest.mark.parametrize(
-  'content, words',
-  [
-    ('{', 'not a grid'),
-    ('[]', 'not a grid'),
-    ({'cell': []}, 'not a grid'),
-    ({'cells': [{'over': {'model': ['ntm']}}]}, 'not a grid'),
-    ({'cells': [{'flags': {}, 'over': {'steps': 3}}]}, 'not a grid'),
-    ({'cells': [{'flags': {}, 'over': ['model']}]}, 'not a grid'),
-    ({'cells': []}, 'no cells'),
-    ({'cells': [{'flags': {}, 'over': {'model': []}}]}, 'no cells'),
-    ({'cells': [{'flags': {}, 'over': {}}]}, 'no name of its own'),
-    ({'cells': [_block(['ntm']), _block(['ntm'], seed=1)]}, 'no name'),
-    ({'cells': [_block(['ntm'], workdir='here')]}, 'workdir'),
-    ({'cells': [{'flags': {}, 'over': {'data': ['files:/x']}}]}, 'no paths'),
-    ({'cells': [{'flags': {}, 'over': {'data_dir': ['../x']}}]}, 'no paths'),
-  ],
-)
-def test_what_is_no_grid_is_refused(tmp_path, content, words):
-  with pytest.raises(ValueError, match=words) as caught:
-    study.read(_grid(tmp_path, content))
-  assert 'grid.json' in str(caught.value)
-
-
-def test_committed_grids_name_what_there_is():
-  grids = sorted((ROOT / 'experiments' / 'grids').glob('*.json'))
-  assert grids
-  for grid in grids:
-    for flags in study.read(grid).values():
-      assert flags['task'] in presets.TASKS
-      assert flags['model'] in presets.MODELS
-      given = {**_ABSENT, **flags}
-      assert given.keys() == _ABSENT.keys()
-      for name in ('workdir', 'data', 'data_dir', 'device_megabytes'):
-        assert given.pop(name) is None
-      settings.resolve(given.pop('preset'), {}, **given)
+def _is_running(pid):
+  """Whether a process runs, one that has ended but was not asked about not."""
+  try:
+    stat = pathlib.Path(f'/proc/{pid}/stat').read_text()
+  except OSError:
+    return False
+  return stat.rpartition(')')[2].split()[0] != 'Z'
 
 
 def test_a_study_runs_what_is_left_and_makes_the_table(tmp_path):
-  grid = _grid(tmp_path, {'cells': [_block(['vrnn', 'dnc'])]})
+  grid = _grid(tmp_path, _block(['vrnn', 'dnc']))
   first = _study(tmp_path, grid, '--jobs=2')
   assert first.returncode == 0, first.stderr
   folder = tmp_path / 'runs' / 'grid'
   trained = (folder / 'trained').read_text()
-  assert sorted(trained.split()) == sorted(study.read(grid))
+  assert sorted(trained.split()) == sorted(study_grid.read(grid))
   rows = json.loads((folder / 'table.json').read_text())
-  assert list(rows) == list(study.read(grid))
+  assert list(rows) == list(study_grid.read(grid))
   row = rows['navigation-dnc']
-  assert row['settings'] == {'task': 'navigation', 'model': 'dnc', 'steps': 3}
+  assert row['settings'].items() >= {'model': 'dnc', 'seed': 0}.items()
   assert (row['training_seconds'], row['episodes']) == (7.5, 20)
   np.testing.assert_allclose(row['summary']['ratio'], [0.55, 0.05])
   assert row['summary']['retrieval_free'] is None
@@ -208,21 +188,40 @@ def test_a_study_runs_what_is_left_and_makes_the_table(tmp_path):
   assert first.stdout.count('predictable / new 0.550') == 4
   for task in ('perfect_recall', 'navigation'):
     assert (folder / f'table-{task}.png').stat().st_size > 10_000
+  assert first.stdout.count('begins') == 4 and 'jax False' in first.stdout
+  (folder / 'table.json').unlink()
   again = _study(tmp_path, grid)
   assert again.returncode == 0, again.stderr
+  assert '4 of 4 cells are complete' in again.stdout
+  assert json.loads((folder / 'table.json').read_text()) == rows
+  # Not even begun.
+  for log in folder.glob('*.log'):
+    assert log.read_text().count('hello') == 1
+  # Figures that are missing are for the run to draw, which does no more.
+  (folder / 'navigation-dnc' / 'figures').rmdir()
+  assert _study(tmp_path, grid).returncode == 0
+  assert (folder / 'navigation-dnc' / 'figures').exists()
+  # A grid that changed is another one.
+  other = _study(tmp_path, _grid(tmp_path, _block(['vrnn', 'dnc'], steps=2)))
+  assert (other.returncode, other.stderr) == (
+    2,
+    '-c: perfect_recall-vrnn and 3 more: other settings\n',
+  )
   assert (folder / 'trained').read_text() == trained
 
 
 def test_images_are_given_to_each_run(tmp_path):
   grid = _grid(
-    tmp_path, {'cells': [_block(['dnc']), _block(['ntm'], data='x')]}
+    tmp_path,
+    _block(['dnc'], ['navigation']),
+    _block(['ntm'], ['perfect_recall'], data='x'),
   )
   result = _study(tmp_path, grid, '--data=files:here and there')
   assert result.returncode == 0, result.stderr
   logs = {log.stem: log.read_text() for log in tmp_path.glob('runs/grid/*.log')}
   assert 'files:here and there' in logs['navigation-dnc']
-  assert 'data=x' in logs['navigation-ntm']
-  assert 'files' not in logs['navigation-ntm']
+  assert 'data=x' in logs['perfect_recall-ntm']
+  assert 'files' not in logs['perfect_recall-ntm']
   table = (tmp_path / 'runs' / 'grid' / 'table.json').read_text()
   data = json.loads(table)['navigation-dnc']['data']
   assert data == {'source': 'drawn, from FOLDER: 3 digits', 'checksum': '0'}
@@ -231,7 +230,7 @@ def test_images_are_given_to_each_run(tmp_path):
 
 @pytest.mark.parametrize('output', ['.', '/', 'tables/..'])
 def test_tables_have_names(tmp_path, output):
-  grid = _grid(tmp_path, {'cells': [_block(['dnc'])]})
+  grid = _grid(tmp_path, _block(['dnc']))
   result = _study(tmp_path, grid, f'--output={output}')
   assert (result.returncode, result.stderr.count('\n')) == (2, 1)
   assert f'--output={output} has no name' in result.stderr
@@ -240,30 +239,22 @@ def test_tables_have_names(tmp_path, output):
 
 def test_a_folder_of_prepared_sets_is_given_to_runs_that_read_it(tmp_path):
   grid = _grid(
-    tmp_path, {'cells': [_block(['dnc']), _block(['ntm'], data='bundled')]}
+    tmp_path,
+    _block(['dnc'], ['navigation']),
+    _block(['ntm'], ['perfect_recall'], data='bundled'),
   )
   result = _study(tmp_path, grid, '--data=tfds', '--data_dir=there')
   assert result.returncode == 0, result.stderr
   logs = {log.stem: log.read_text() for log in tmp_path.glob('runs/grid/*.log')}
   assert '--data_dir=there' in logs['navigation-dnc']
-  assert 'data_dir' not in logs['navigation-ntm']
+  assert 'data_dir' not in logs['perfect_recall-ntm']
   result = _study(tmp_path, grid, '--data_dir=there', '--folder=others')
   assert result.returncode == 2
   assert '--data_dir needs --data=tfds' in result.stderr
 
 
-def test_a_folder_named_like_a_word_leaves_the_rest_as_it_is():
-  recorded = {
-    'flag': 'files:digits',
-    'source': 'digits of ours, from digits: 3 digits',
-    'checksum': '0',
-  }
-  told = study_table._data(recorded)['source']
-  assert told == 'digits of ours, from FOLDER: 3 digits'
-
-
 def test_a_cell_that_fails_is_named_and_the_others_are_kept(tmp_path):
-  grid = _grid(tmp_path, {'cells': [_block(['lru', 'dnc'])]})
+  grid = _grid(tmp_path, _block(['lru', 'dnc']))
   output = tmp_path / 'deep' / 'tasks'
   result = _study(tmp_path, grid, f'--output={output}', '--folder=runs/here')
   assert result.returncode == 2
@@ -278,101 +269,199 @@ def test_a_cell_that_fails_is_named_and_the_others_are_kept(tmp_path):
 
 
 def test_a_cell_whose_records_are_damaged_is_named(tmp_path):
-  grid = _grid(tmp_path, {'cells': [_block(['vrnn', 'dnc'])]})
+  grid = _grid(tmp_path, _block(['dnc'], seeds=[0, 1]))
   assert _study(tmp_path, grid).returncode == 0
   folder = tmp_path / 'runs' / 'grid'
-  (folder / 'navigation-dnc' / 'evaluation.json').write_text('{}')
-  (folder / 'navigation-vrnn' / 'config.json').unlink()
-  (folder / 'perfect_recall-dnc' / 'metrics.jsonl').write_text('x\n{}\n')
+  (folder / 'navigation-dnc-seed=0' / 'evaluation.json').write_text('{}')
+  (folder / 'navigation-dnc-seed=1' / 'config.json').unlink()
+  damaged = folder / 'perfect_recall-dnc-seed=0' / 'metrics.jsonl'
+  damaged.write_text('x\n{}\n')
   result = _study(tmp_path, grid)
   assert result.returncode == 2, result.stdout
   assert 'Traceback' not in result.stderr
   assert '3 of 4 cells failed' in result.stderr
   assert result.stdout.count('left damaged records') == 3
   rows = json.loads((folder / 'table.json').read_text())
-  assert list(rows) == ['perfect_recall-vrnn']
+  assert {name: row['n'] for name, row in rows.items()} == {
+    'perfect_recall-dnc': 2
+  }
 
 
-def test_an_interrupt_begins_no_further_cell(tmp_path):
-  grid = _grid(tmp_path, {'cells': [_block(['vrnn', 'dnc'])]})
-  # The first run is long, and tells when it has begun.
-  waiting = 'import time\nopen("begun", "a").write("x")\ntime.sleep(60)\n'
-  process = _start(tmp_path, grid, waiting)
-  begun = tmp_path / 'begun'
-  while not begun.exists():
-    time.sleep(0.05)
+def test_nothing_runs_where_a_cell_has_a_mistake(tmp_path):
+  grid = _grid(tmp_path, _block(['dnc']), _block(['ntm'], steps=0))
+  result = _study(tmp_path, grid)
+  assert result.returncode == 2
+  assert result.stderr.splitlines() == [
+    '-c: perfect_recall-ntm and 1 more: too few steps'
+  ]
+  assert not (tmp_path / 'runs').exists()
+
+
+def test_seeds_share_a_row(tmp_path):
+  grid = _grid(
+    tmp_path,
+    _block(['dnc'], ['navigation'], seeds=[0, 1]),
+    _block(['ntm'], ['perfect_recall']),
+  )
+  result = _study(tmp_path, grid, '--jobs=2')
+  assert result.returncode == 0, result.stderr
+  folder = tmp_path / 'runs' / 'grid'
+  rows = json.loads((folder / 'table.json').read_text())
+  assert list(rows) == ['navigation-dnc', 'perfect_recall-ntm']
+  row = rows['navigation-dnc']
+  assert (row['n'], row['settings']['seed']) == (4, [0, 1])
+  assert row['training_seconds'] == 15
+  assert [run['seed'] for run in row['runs']] == [0, 1]
+  np.testing.assert_allclose(row['replicas']['ratio'], [0.5, 0.6, 0.6, 0.7])
+  mean = [0.6, np.std([0.5, 0.6, 0.6, 0.7], ddof=1) / 2]
+  np.testing.assert_allclose(row['summary']['ratio'], mean)
+  text = (folder / 'table.md').read_text()
+  assert '| navigation-dnc | 3 | 4 |' in text
+  assert '| perfect_recall-ntm | 3 | 2 |' in text
+
+
+def test_two_studies_share_the_work(tmp_path):
+  grid = _grid(tmp_path, _block(['dnc'], seeds=[0, 1, 2]))
+  studies = [
+    _start(tmp_path, grid, _RUN, f'--output=tables/{name}', TRAINS='0.3')
+    for name in ('one', 'other')
+  ]
+  said = [study.communicate(timeout=120) for study in studies]
+  assert [study.returncode for study in studies] == [0, 0], said
+  trained = (tmp_path / 'runs' / 'grid' / 'trained').read_text().split()
+  assert sorted(trained) == sorted(study_grid.read(grid))
+  one, other = (
+    json.loads((tmp_path / 'tables' / f'{name}.json').read_text())
+    for name in ('one', 'other')
+  )
+  assert one == other
+  assert {name: row['n'] for name, row in one.items()} == {
+    'perfect_recall-dnc': 6,
+    'navigation-dnc': 6,
+  }
+
+
+def test_a_cell_that_another_runs_is_left_to_it_and_waited_for(tmp_path):
+  grid = _grid(tmp_path, _block(['dnc']))
+  folder = tmp_path / 'runs' / 'grid'
+  with continuation.alone(folder / 'perfect_recall-dnc'):
+    process = _start(tmp_path, grid, _RUN)
+    _wait_for(folder / 'trained', process)
+    time.sleep(0.5)
+    # The other was done meanwhile.
+    assert (folder / 'trained').read_text() == 'navigation-dnc '
     assert process.poll() is None
-  # As the terminal does it: to all that it runs.
-  os.killpg(process.pid, signal.SIGINT)
+  # The owner ended, and left it undone.
   out, err = process.communicate(timeout=60)
-  assert process.returncode == 130
-  assert 'goes on with what is left' in out
-  assert 'Traceback' not in err
-  assert begun.read_text() == 'x'
+  assert process.returncode == 0, err
+  assert out.count('another program runs it') == 1
+  rows = json.loads((folder / 'table.json').read_text())
+  assert list(rows) == ['perfect_recall-dnc', 'navigation-dnc']
+
+
+# Notes that it runs, and what it is sent; ends on that as run.py does, or not.
+_WAITING = """
+import os, pathlib, signal, sys, time
+def end(number, _):
+  pathlib.Path('sent').write_text(str(number))
+  if 'STUBBORN' in os.environ:
+    return
+  time.sleep(0.2)
+  pathlib.Path('saved').touch()
+  sys.exit(128 + number)
+for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+  signal.signal(number, end)
+with open('begun', 'a') as file:
+  file.write(str(os.getpid()))
+while True:
+  time.sleep(0.05)
+"""
 
 
 @pytest.mark.parametrize(
-  'ending', ['sys.exit(130)', 'os.kill(os.getpid(), signal.SIGINT)']
+  'number, code',
+  [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGHUP, 129)],
 )
-def test_a_run_that_was_interrupted_is_the_last(tmp_path, ending):
-  grid = _grid(tmp_path, {'cells': [_block(['vrnn', 'dnc'])]})
-  run = f'import os, signal, sys\nopen("begun", "a").write("x")\n{ending}\n'
+def test_a_signal_ends_the_run_and_begins_no_further_one(
+  tmp_path, number, code
+):
+  process = _start(tmp_path, _grid(tmp_path, _block(['dnc'])), _WAITING)
+  _wait_for(tmp_path / 'begun', process)
+  # As a terminal does it, which reaches the run once only.
+  os.killpg(process.pid, number)
+  out, err = process.communicate(timeout=60)
+  assert (process.returncode, err) == (code, '')
+  assert 'goes on with what is left' in out and 'killed' not in out
+  assert (tmp_path / 'saved').exists()
+  assert (tmp_path / 'sent').read_text() == str(int(number))
+  assert not _is_running((tmp_path / 'begun').read_text())
+
+
+@pytest.mark.parametrize('grace, signals', [('0.3', 1), ('60', 2)])
+def test_a_run_that_does_not_end_is_killed(tmp_path, grace, signals):
+  process = _start(
+    tmp_path,
+    _grid(tmp_path, _block(['dnc'])),
+    _WAITING,
+    f'--grace={grace}',
+    STUBBORN='yes',
+  )
+  _wait_for(tmp_path / 'begun', process)
+  for _ in range(signals):
+    process.send_signal(signal.SIGTERM)
+    _wait_for(tmp_path / 'sent', process)
+    time.sleep(0.2 * (signals - 1))
+  out, err = process.communicate(timeout=30)
+  assert (process.returncode, err) == (143, '')
+  why = 'a second signal came' if signals == 2 else '0.3 s were over'
+  assert f'1 did not end before {why}, and were killed' in out
+  assert not _is_running((tmp_path / 'begun').read_text())
+
+
+@pytest.mark.skipif(sys.platform != 'linux', reason='other systems do not tell')
+def test_no_run_outlives_a_study_that_is_killed(tmp_path):
+  process = _start(tmp_path, _grid(tmp_path, _block(['dnc'])), _WAITING)
+  _wait_for(tmp_path / 'begun', process)
+  process.kill()
+  process.communicate()
+  until = time.monotonic() + 30
+  while not (tmp_path / 'saved').exists() and time.monotonic() < until:
+    time.sleep(0.05)
+  assert (tmp_path / 'sent').read_text() == str(int(signal.SIGTERM))
+
+
+def test_a_run_that_somebody_ends_is_a_failed_cell(tmp_path):
+  run = _RUN.replace(
+    "if flags['model'] == 'lru':",
+    "if 'navigation' in flags['workdir']: os.kill(os.getpid(), 15)\n"
+    "if flags['task'] == 'perfect_recall' and flags['model'] == 'ntm':\n"
+    '  sys.exit(130)\n'
+    "if flags['model'] == 'lru':",
+  )
+  grid = _grid(tmp_path, _block(['ntm', 'dnc']))
   process = _start(tmp_path, grid, run)
-  out, _ = process.communicate(timeout=60)
-  assert process.returncode == 130
-  assert 'goes on with what is left' in out
-  assert (tmp_path / 'begun').read_text() == 'x'
+  out, err = process.communicate(timeout=60)
+  assert process.returncode == 2
+  assert '3 of 4 cells failed' in err
+  assert out.count('was ended by SIGTERM') == 2
+  assert 'perfect_recall-ntm: was ended by SIGINT' in out
+  trained = (tmp_path / 'runs' / 'grid' / 'trained').read_text()
+  assert trained == 'perfect_recall-dnc '
 
 
 @pytest.mark.parametrize(
   'flags, words',
   [
     (['--jobs=0'], '--jobs is 0'),
+    (['--grace=-1'], '--grace is -1'),
+    (['--grace=nan'], '--grace is nan'),
     (['--grid=nowhere.json'], 'nowhere.json'),
     (['--folder=grid.json/runs'], 'grid.json'),
   ],
 )
 def test_a_mistake_ends_in_one_line(tmp_path, flags, words):
-  grid = _grid(tmp_path, {'cells': [_block(['dnc'])]})
+  grid = _grid(tmp_path, _block(['dnc']))
   result = _study(tmp_path, grid.name, *flags)
   assert result.returncode == 2
   assert len(result.stderr.splitlines()) == 1 and words in result.stderr
   assert not (tmp_path / 'runs').exists()
-
-
-def _rows(*names):
-  """Cells of those names that have but a ratio, each its own."""
-  return {
-    name: {
-      'settings': {'task': name.split('-')[0], 'model': 'dnc', 'steps': 3},
-      'step': 3,
-      'summary': {'ratio': (0.1 * index, None), 'kl_last': None},
-    }
-    for index, name in enumerate(names, start=1)
-  }
-
-
-def test_cells_of_a_model_are_told_apart_by_what_they_vary(tmp_path):
-  rows = _rows('navigation-dnc-store=mean', 'navigation-top_k=2', 'navigation')
-  text = _written(tmp_path / 'v1.5', rows)
-  assert '| `dnc-store=mean` | 0.100 |\n| `top_k=2` | 0.200 |\n' in text
-  assert '|  | `navigation` |\n' in text and '| `dnc` | 0.300 |' in text
-
-
-def test_there_are_no_more_columns_than_lines(tmp_path):
-  rows = _rows('navigation-dnc', 'rotation-dnc', 'rotation-top_k=2')
-  text = _written(tmp_path / 'table', rows)
-  assert '| task | `dnc` | `top_k=2` |' in text
-  assert '| `navigation` | 0.100 |  |\n| `rotation` | 0.200 | 0.300 |' in text
-
-
-def _written(stem, rows):
-  console = Console(file=(stem.parent / 'printed').open('w'))
-  _, path = study_table.write(rows, stem, console)
-  assert path == stem.with_name(f'{stem.name}.md')
-  return path.read_text()
-
-
-def test_a_run_that_is_not_complete_has_no_cell(tmp_path):
-  assert study_table.cell(tmp_path) is None
-  assert records.read_evaluation(tmp_path) is None

@@ -6,6 +6,7 @@ import contextlib
 import io
 import math
 import os
+import secrets
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -59,7 +60,7 @@ def save(
 @contextlib.contextmanager
 def _replaced(path: Path) -> Iterator[Path]:
   """A file to write that takes the place of `path` once it is whole."""
-  temporary = path.with_name(f'.{path.name}.{os.getpid()}')
+  temporary = path.with_name(f'.{path.name}.{secrets.token_hex(8)}')
   try:
     yield temporary
     os.replace(temporary, path)

@@ -11,6 +11,7 @@ from gtmm_jax.records.summary import (
   MeanAndError,
   by_replica,
   failed_replicas,
+  pool,
   summarise,
 )
 from gtmm_jax.records.workdir import (
@@ -32,6 +33,7 @@ __all__ = [
   'by_replica',
   'drop_metrics_after',
   'failed_replicas',
+  'pool',
   'read_config',
   'read_evaluation',
   'read_metrics',

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import os
+import secrets
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -83,7 +84,7 @@ def replace(path: Path, data: bytes) -> None:
   The folder is made where there is none.
   """
   path.parent.mkdir(parents=True, exist_ok=True)
-  temporary = path.with_name(f'.{path.name}.{os.getpid()}')
+  temporary = path.with_name(f'.{path.name}.{secrets.token_hex(8)}')
   try:
     with open(temporary, 'wb') as file:
       file.write(data)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -22,6 +22,8 @@ _OF_EVALUATIONS = (
   'copy_error',
   'copy_similarity',
 )
+# A list over frames, which may be as many as replicas.
+_OF_TIME = ('predictable',)
 
 
 class MeanAndError(NamedTuple):
@@ -72,6 +74,39 @@ def by_replica(evaluation: Mapping[str, Any]) -> dict[str, np.ndarray]:
   whole = values['kl_new']
   values['ratio'] = values['kl_predictable'] / np.where(whole, whole, np.nan)
   return values
+
+
+def pool(runs: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+  """Puts the replicas of several runs side by side, as if one run had them all.
+
+  Args:
+    runs: one or more evaluations, or lines of metrics, as they are read, of
+      runs that differ in their seed.
+
+  Returns:
+    One of the same kind: what each has a list of R values of, by replica, is
+    one list of all replicas, run by run; the rest is the first's.
+  """
+  counts = [len(run['failed_at']) for run in runs]
+  return _pool(runs, counts)
+
+
+def _pool(
+  parts: Sequence[Mapping[str, Any]], counts: Sequence[int]
+) -> dict[str, Any]:
+  pooled = {}
+  for name, first in parts[0].items():
+    values = [part.get(name) for part in parts]
+    if all(isinstance(value, Mapping) for value in values):
+      pooled[name] = _pool(values, counts)
+    elif name not in _OF_TIME and all(
+      isinstance(value, list) and len(value) == count
+      for value, count in zip(values, counts, strict=True)
+    ):
+      pooled[name] = [each for value in values for each in value]
+    else:
+      pooled[name] = first
+  return pooled
 
 
 def summarise(evaluation: Mapping[str, Any]) -> dict[str, MeanAndError | None]:

@@ -1,0 +1,170 @@
+"""Runs the cells of a study, and shares them with other programs; no jax."""
+
+import contextlib
+import pathlib
+import signal
+import subprocess
+import time
+from collections.abc import Callable, Sequence
+
+import children
+import command
+import continuation
+import study_cells
+from study_cells import Cell
+from study_progress import Shown
+
+# Seconds between two looks at how far runs are, and whether a cell is free that
+# another program has.
+_SLOWLY = 1.0
+
+
+class Runs:
+  """Cells that are to run, that run, and that failed.
+
+  Attributes:
+    failed: the names of those that failed.
+  """
+
+  def __init__(
+    self,
+    cells: Sequence[Cell],
+    program: pathlib.Path,
+    jobs: int,
+    shown: Shown,
+    told: Callable[[Cell], tuple[str, bool]],
+  ) -> None:
+    """Takes what is to run.
+
+    Args:
+      cells: that are not complete.
+      program: run.py.
+      jobs: runs at a time.
+      shown: is told what happens.
+      told: says what a cell that is done came to, and whether that is wrong.
+    """
+    self.failed: set[str] = set()
+    self._left = list(cells)
+    self._program, self._jobs = program, jobs
+    self._shown, self._told = shown, told
+    self._running: dict[str, tuple[Cell, subprocess.Popen]] = {}
+    self._looked: dict[str, float] = {}
+
+  def finish(self, grace: float) -> None:
+    """Runs all cells, or waits for those that others run.
+
+    Args:
+      grace: seconds that runs have to end in where this program has to.
+
+    Raises:
+      Ended: after a signal, once its runs have ended.
+    """
+    with children.listening() as asked:
+      try:
+        while (self._left or self._running) and asked.number is None:
+          self._begin()
+          self._look()
+          time.sleep(children.LOOK)
+      finally:
+        # None is left but where a signal came, or this program fails.
+        self._end(asked, grace)
+    if asked.number is not None:
+      raise children.Ended(asked.number)
+
+  def _begin(self) -> None:
+    """Begins what there is room for, and passes over what others run."""
+    for cell in list(self._left):
+      if len(self._running) >= self._jobs:
+        return
+      if time.monotonic() < self._looked.get(cell.name, 0.0):
+        continue
+      if continuation.is_taken(cell.workdir):
+        self._leave(cell)
+        continue
+      self._left.remove(cell)
+      try:
+        # Where figures are missing, the run draws them.
+        if not cell.is_evaluated and study_cells.is_done(cell):
+          self._say(cell, *self._told(cell))
+          continue
+        self._start(cell)
+      except (ValueError, OSError) as error:
+        self._say(cell, str(error), True)
+
+  def _start(self, cell: Cell) -> None:
+    words = command.words({**cell.flags, 'workdir': cell.workdir})
+    with cell.log.open('a') as log:
+      child = children.start(
+        self._program,
+        words,
+        stdin=subprocess.DEVNULL,
+        stdout=log,
+        stderr=subprocess.STDOUT,
+      )
+    self._running[cell.name] = cell, child
+    self._shown.begin(cell.name, cell.steps)
+
+  def _leave(self, cell: Cell) -> None:
+    """Leaves a cell to the program that runs it, for now."""
+    self._looked[cell.name] = time.monotonic() + _SLOWLY
+    self._shown.leave(cell.name)
+
+  def _look(self) -> None:
+    """Looks at what runs: how far it is, and whether it has ended."""
+    for name, (cell, child) in list(self._running.items()):
+      if child.poll() is not None:
+        del self._running[name]
+        self._judge(cell, child.returncode)
+      elif time.monotonic() >= self._looked.get(name, 0.0):
+        self._looked[name] = time.monotonic() + _SLOWLY
+        done = study_cells.steps_done(cell)
+        self._shown.move(name, done, cell.steps)
+
+  def _judge(self, cell: Cell, code: int) -> None:
+    """Says what came of a run that has ended."""
+    if not code:
+      self._say(cell, *self._told(cell))
+      return
+    last = _last_line(cell.log)
+    if code == command.MISTAKE and continuation.TAKEN in last:
+      self._left.append(cell._replace(is_evaluated=False))
+      self._leave(cell)
+      return
+    self._say(cell, f'{_ending(code)}: {last}', True)
+
+  def _say(self, cell: Cell, told: str, failed: bool) -> None:
+    """Says what came of a cell."""
+    if failed:
+      self.failed.add(cell.name)
+    self._shown.end(cell.name, told, failed)
+
+  def _end(self, asked: children.Asked, grace: float) -> None:
+    """Ends what runs, if anything does."""
+    running = [child for _, child in self._running.values()]
+    if not running:
+      return
+
+    def say(line: str) -> None:
+      # The terminal may be gone.
+      with contextlib.suppress(OSError):
+        self._shown.say(line)
+
+    say(f'Ends: {", ".join(self._running)}')
+    children.end(running, asked, grace, say)
+
+
+def _last_line(log: pathlib.Path) -> str:
+  """What a run said last."""
+  try:
+    lines = log.read_text(errors='replace').splitlines()
+  except OSError as error:
+    return str(error)
+  return next((line for line in reversed(lines) if line.strip()), 'no output')
+
+
+def _ending(code: int) -> str:
+  """How a run ended that failed, for people."""
+  number = -code if code < 0 else code - 128
+  if number in set(signal.Signals):
+    return f'was ended by {signal.Signals(number).name}'
+  return f'ended with code {code}'
