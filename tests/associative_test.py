@@ -11,6 +11,7 @@ import pytest
 from plain_loops import affine, sigmoid, softplus
 
 from gtmm_jax import presets
+from gtmm_jax.memory import core as contract
 from gtmm_jax.memory import interface, reading
 from gtmm_jax.memory.associative import PARTS, Associative
 
@@ -62,6 +63,7 @@ def scan(core, variables, inputs):
     return carry, (carry, context)
 
   carry = core.initialize_carry(jax.random.key(0), inputs.shape[1:])
+  carry = contract.in_dtype(carry, inputs.dtype)
   return jax.lax.scan(body, carry, inputs)[1]
 
 

@@ -1,5 +1,6 @@
 """The contract that every memory core keeps, and what holds of its states."""
 
+import dataclasses
 import functools
 import itertools
 import re
@@ -719,6 +720,15 @@ BAD = [
       )
     ),
     ('associative', {'key_size': 0}, 'key_size is 0; it must be >= 1'),
+    (
+      'associative',
+      {'without': 'age'},
+      "without is 'age'; it must be a tuple of names, such as ('age',)",
+    ),
+    ('associative', {'top_k': True}, 'top_k is True; it must be a whole'),
+    ('associative', {'top_k': -1}, 'top_k is -1; it must be 0'),
+    ('lru', {'decay': None}, 'decay is None; it must be in [0, 1)'),
+    ('ntm', {'initial_strength': '5'}, 'it must be a number above 1'),
     ('introspective', {'attention': 'hard'}, 'must be linear or softmax'),
     ('introspective', {'order': 'size'}, 'must be age or arrival'),
     ('lstm', {'size': 0}, 'size is 0; it must be >= 1'),
@@ -735,3 +745,28 @@ def test_settings_that_make_no_sense_are_refused(name, settings, words):
   message = refusal(core, (4, WIDTH))
   assert re.search(next(iter(settings)), message)
   assert words in message
+
+
+def sizes_of(core: nn.RNNCellBase) -> list[str]:
+  """Names of a core's sizes: its settings that are whole numbers."""
+  return [
+    field.name
+    for field in dataclasses.fields(core)
+    if type(getattr(core, field.name)) is int
+  ]
+
+
+@every_core
+def test_sizes_are_whole_numbers_of_any_kind(name):
+  core = CORES[name]
+  sizes = sizes_of(core)
+  assert sizes
+  for size in sizes:
+    own = getattr(core, size)
+    for wrong in (float(own), own + 0.5, str(own), None, bool(own), [own]):
+      with pytest.raises(ValueError) as e:
+        fresh(core.clone(**{size: wrong}))
+      message = f'{size} is {wrong!r}; it must be a whole number.'
+      assert str(e.value) == message
+    shapes = jax.tree.map(jnp.shape, fresh(core.clone(**{size: np.int64(own)})))
+    assert shapes == jax.tree.map(jnp.shape, fresh(core))

@@ -103,9 +103,8 @@ def test_words_of_latents_carry_the_question_asked_a_step_before(
 def test_without_latents_all_is_linear_in_the_state(asked, activation, writes):
   keys, words = READS * WORD, writes * WORD
   variables = random_parameters(0, keys + words + SIZE)
-  tag = jnp.zeros((2, 0))
   module = make(0, write_heads=writes, activation=activation)
-  found = module.apply(variables, asked['h'], asked['inputs'], tag)
+  found = module.apply(variables, asked['h'], asked['inputs'], None)
   flat = affine(variables, 'linear', asked['h'])
   squash = np.tanh if activation == 'tanh' else np.asarray
   close = {'rtol': 1e-5, 'atol': 1e-6}
@@ -117,10 +116,10 @@ def test_without_latents_all_is_linear_in_the_state(asked, activation, writes):
     squash(flat[:, keys : keys + words]).reshape(2, writes, WORD),
     **close,
   )
-  assert found.tag.shape == (2, 0)
+  assert found.tag is None
   assert_parts_are(found.parts, flat[:, keys + words :])
   # Inputs reach the memory by way of the state alone.
-  again = module.apply(variables, asked['h'], asked['inputs'] + 1.0, tag)
+  again = module.apply(variables, asked['h'], asked['inputs'] + 1.0, None)
   jax.tree.map(np.testing.assert_array_equal, again, found)
 
 
@@ -128,7 +127,7 @@ def test_without_latents_all_is_linear_in_the_state(asked, activation, writes):
 def test_at_the_start_parts_have_their_biases_and_keys_are_the_question(
   asked, latent
 ):
-  tag_tm1 = asked['tag_tm1'] if latent else jnp.zeros((2, 0))
+  tag_tm1 = asked['tag_tm1'] if latent else None
   found, variables = make(latent).init_with_output(
     jax.random.key(0), 0.0 * asked['h'], asked['inputs'], tag_tm1
   )
@@ -163,7 +162,10 @@ def test_any_leading_axes(latent, batch):
   )
   assert found.read_keys.shape == (*batch, READS, WORD)
   assert found.write_vectors.shape == (*batch, WRITES, WORD)
-  assert found.tag.shape == (*batch, WORD - latent if latent else 0)
+  if latent:
+    assert found.tag.shape == (*batch, WORD - latent)
+  else:
+    assert found.tag is None
   for name, part in PARTS.items():
     assert found.parts[name].shape == (*batch, *part.shape)
 
@@ -210,7 +212,7 @@ def test_the_first_tag_is_zero_and_as_wide_as_words_have_room(batch):
   tag = interface.initial_tag(batch, WORD, LATENT)
   assert tag.shape == (*batch, WORD - LATENT)
   assert not np.any(tag)
-  assert interface.initial_tag(batch, WORD, 0).shape == (*batch, 0)
+  assert interface.initial_tag(batch, WORD, 0) is None
 
 
 # The checks that cores share.

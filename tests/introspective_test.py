@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from flax import linen as nn
 
+from gtmm_jax.memory import core as contract
 from gtmm_jax.memory.introspective import Introspective
 
 # More steps than slots, so that the oldest latents go.
@@ -64,6 +65,7 @@ def scan(core, variables, inputs):
     return carry, (carry, context)
 
   carry = core.initialize_carry(jax.random.key(0), inputs.shape[1:])
+  carry = contract.in_dtype(carry, inputs.dtype)
   return jax.lax.scan(body, carry, inputs)[1]
 
 

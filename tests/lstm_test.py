@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from flax import linen as nn
 
+from gtmm_jax.memory import core as contract
 from gtmm_jax.memory.lstm import LSTM, LSTMState
 
 STEPS, BATCH, WIDTH, SIZE = 7, 4, 3, 5
@@ -58,6 +59,7 @@ def scan(variables, inputs):
   """Last state and outputs [T, ..., H] of inputs [T, ..., I]."""
   core = LSTM(SIZE)
   carry = core.initialize_carry(jax.random.key(0), inputs.shape[1:])
+  carry = contract.in_dtype(carry, inputs.dtype)
   return jax.lax.scan(lambda c, x: core.apply(variables, c, x), carry, inputs)
 
 

@@ -17,6 +17,7 @@ from plain_loops import (
   softplus,
 )
 
+from gtmm_jax.memory import core as contract
 from gtmm_jax.memory.ntm import NTM
 
 # As many slots as a shift of two either way meets itself on.
@@ -178,15 +179,13 @@ def test_equals_a_plain_loop(inputs, settings):
   close = {'rtol': 1e-9, 'atol': 1e-12}
   with jax.enable_x64(True):
     carry = core.initialize_carry(jax.random.key(0), inputs[0].shape)
+    carry = contract.in_dtype(carry, jnp.float64)
     steps = slow_ntm(core, variables, inputs)
     for t, (expected, context) in enumerate(steps):
       carry, found = core.apply(variables, carry, jnp.asarray(inputs[t]))
       assert found.dtype == np.float64
       np.testing.assert_allclose(found, context, **close)
-      for name, value in expected.items():
-        np.testing.assert_allclose(
-          getattr(carry, name), value, **close, err_msg=f'{name} at {t}'
-        )
+      plain_loops.assert_fields_close(carry, expected, t, **close)
       assert carry.calls == t + 1
 
 

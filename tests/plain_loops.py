@@ -83,8 +83,10 @@ def control(layer, x, reads, cell, h):
 
 
 def first_tag(core):
-  """Zeros; none where no latents are stored."""
-  return np.zeros(core.word_size - core.latent_size if core.latent_size else 0)
+  """Zeros; None where no latents are stored."""
+  return (
+    np.zeros(core.word_size - core.latent_size) if core.latent_size else None
+  )
 
 
 def question(core, parameters, h, x, tag):
@@ -97,6 +99,18 @@ def question(core, parameters, h, x, tag):
   correction = affine(parameters['read_keys'], seen)
   keys = asked + correction.reshape(core.read_heads, core.word_size)
   return word, keys, tag
+
+
+def assert_fields_close(carry, expected, t, **close):
+  """Compares fields of a core's carry with those of a slow loop at step t."""
+  for name, value in expected.items():
+    found = getattr(carry, name)
+    if value is None:
+      assert found is None, name
+    else:
+      np.testing.assert_allclose(
+        found, value, **close, err_msg=f'{name} at {t}'
+      )
 
 
 def squash(core):

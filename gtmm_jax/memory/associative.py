@@ -118,7 +118,7 @@ class Associative(nn.RNNCellBase):
     self, carry: AssociativeState, inputs: Array
   ) -> tuple[AssociativeState, Array]:
     """One step: `inputs [..., Z + A]` -> context `[..., R Z + H]`."""
-    core.require_sense(self, carry, inputs)
+    inputs = core.require_sense(self, carry, inputs)
     stored = carry.calls + int(self.stores_first_input)
     memory = core.put_in_turn(
       carry.memory, inputs[..., : self.latent_size], stored
@@ -142,7 +142,8 @@ class Associative(nn.RNNCellBase):
       successions=_positive(asked, 'successions'),
       shares=shares[..., [ADDRESSINGS.index(n) for n in self._addressings]],
     )
-    holds = jnp.arange(self.slots) < stored[..., None]
+    number = stored[..., None]
+    holds = addressing.counting(self.slots, number) < number
     if self.top_k:
       reads, read_weights = reading.read_some(
         memory, keys, sought, holds, self.top_k, self.nearest
@@ -202,6 +203,7 @@ class Associative(nn.RNNCellBase):
       asked['key'] = nn.Dense(
         self.key_size,
         use_bias=False,
+        dtype=h.dtype,
         dot_general=products.dot_general,
         name='key',
       )(known)
@@ -244,13 +246,13 @@ class Associative(nn.RNNCellBase):
       controller=LSTM(self.controller_size, parent=None).initialize_carry(
         rng, input_shape
       ),
-      memory=jnp.zeros((*batch, self.slots, self.latent_size)),
-      keys=jnp.zeros((*batch, self.slots, self.key_size)),
-      key=jnp.zeros((*batch, self.key_size)),
+      memory=core.zeros(*batch, self.slots, self.latent_size),
+      keys=core.zeros(*batch, self.slots, self.key_size),
+      key=core.zeros(*batch, self.key_size),
       calls=jnp.zeros(batch, jnp.int32),
-      read_weights=jnp.zeros((*heads, self.slots)),
-      shares=jnp.zeros((*heads, len(ADDRESSINGS))),
-      gates=jnp.zeros((*heads, self.latent_size)),
+      read_weights=core.zeros(*heads, self.slots),
+      shares=core.zeros(*heads, len(ADDRESSINGS)),
+      gates=core.zeros(*heads, self.latent_size),
     )
 
   @property
@@ -267,6 +269,11 @@ def require_settings(cell: Associative) -> None:
   """
   core.require_sizes(cell, 'latent_size')
   core.require_strength(cell.initial_strength)
+  if isinstance(cell.without, str):
+    raise ValueError(
+      f'without is {cell.without!r}; it must be a tuple of names, such as '
+      f"('age',)."
+    )
   for part in cell.without:
     core.require_one_of('without', part, PARTS)
   if set(ADDRESSINGS) <= set(cell.without):

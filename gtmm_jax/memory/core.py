@@ -9,18 +9,28 @@ A core is a `flax.linen.RNNCellBase`:
   and every leaf of the carry has the same leading axes. The same code thus
   serves in `flax.linen.RNN`, `jax.lax.scan` and `jax.vmap`.
 * All state is in the carry, the last read and write weights included. A fresh
-  sequence is a fresh carry; nothing survives elsewhere, nothing is reset.
+  sequence is a fresh carry; nothing survives elsewhere, nothing is reset. No
+  two of its leaves share a buffer, so that a carry can be donated, and none is
+  empty; where a core has no use for one there is None.
+* A core computes in the dtype of its carry's floating-point leaves, and keeps
+  the dtypes of all leaves: a scan can't change them. A fresh carry is float32,
+  its counts int32, as parameters are, whatever jax's own settings say; inputs
+  and parameters of another dtype are converted. To compute in float64 or
+  bfloat16, hand it such a carry (`in_dtype`).
 * Cores that are given a `latent_size` store the first so many features of their
   input, the paper's z_{t-1}; what follows them, the paper's c_t, reaches the
   controller alone.
 """
 
 import math
+import numbers
 from typing import Any, Literal, get_args
 
 import jax
 import jax.numpy as jnp
 from flax import linen as nn
+
+from gtmm_jax.memory import addressing
 
 Array = jax.Array
 
@@ -38,7 +48,12 @@ _SIZES = (
   'controller_size',
   'attention_size',
   'key_size',
+  'latent_size',
+  'shift_range',
+  'top_k',
 )
+# Those that may be zero have a check of their own.
+_MAY_BE_ZERO = ('latent_size', 'shift_range', 'top_k')
 
 
 def require_features(inputs: Array, at_least: int, core: str) -> None:
@@ -71,14 +86,21 @@ def require_one_of(name: str, value: str, allowed: tuple[str, ...]) -> None:
 
 
 def require_sizes(core: Any, *more: str) -> None:
-  """Checks that each size that a core has, and `more`, is at least 1.
+  """Checks that sizes are whole numbers, and those that must be, at least 1.
+
+  Args:
+    core: any of them.
+    *more: names of sizes that other cores may set to zero.
 
   Raises:
-    ValueError: names the first that is not.
+    ValueError: names the first size that makes no sense.
   """
-  for size in (*_SIZES, *more):
-    if getattr(core, size, 1) < 1:
-      raise ValueError(f'{size} is {getattr(core, size)}; it must be >= 1.')
+  for name in _SIZES:
+    size = getattr(core, name, 1)
+    if not isinstance(size, numbers.Integral) or isinstance(size, bool):
+      raise ValueError(f'{name} is {size!r}; it must be a whole number.')
+    if size < 1 and (name in more or name not in _MAY_BE_ZERO):
+      raise ValueError(f'{name} is {size}; it must be >= 1.')
 
 
 def require_strength(strength: float) -> None:
@@ -88,7 +110,7 @@ def require_strength(strength: float) -> None:
     ValueError: if it is no finite number above 1.
   """
   # Written so that "not a number" fails, too.
-  if not 1 < strength < math.inf:
+  if not (isinstance(strength, numbers.Real) and 1 < strength < math.inf):
     raise ValueError(
       f'initial_strength is {strength}; it must be a number above 1.'
     )
@@ -115,7 +137,31 @@ def require_settings(core: Any) -> None:
   require_strength(core.initial_strength)
 
 
-def require_sense(core: Any, carry: Any, inputs: Array) -> None:
+def in_dtype(carry: Any, dtype: Any) -> Any:
+  """Converts the floating-point leaves of a carry, in which a core computes.
+
+  Args:
+    carry: of any core; leaves that count stay integers.
+    dtype: such as `jnp.float64`.
+
+  Returns:
+    The carry.
+  """
+  return jax.tree.map(
+    lambda leaf: leaf.astype(dtype) if _is_floating(leaf) else leaf, carry
+  )
+
+
+def _is_floating(leaf: Array) -> bool:
+  return jnp.issubdtype(jnp.result_type(leaf), jnp.floating)
+
+
+def zeros(*shape: int) -> Array:
+  """Makes zeros of float32, whatever `jax_enable_x64` says."""
+  return jnp.zeros(shape, jnp.float32)
+
+
+def require_sense(core: Any, carry: Any, inputs: Array) -> Array:
   """Checks what a core is called with: settings, carry and inputs.
 
   Each core checks its settings where it initialises a carry: nothing is called
@@ -125,6 +171,9 @@ def require_sense(core: Any, carry: Any, inputs: Array) -> None:
     core: any of them.
     carry: what it was called with.
     inputs: [..., I].
+
+  Returns:
+    The inputs in the dtype of the carry.
 
   Raises:
     ValueError: in one sentence, what was wrong and what is wanted.
@@ -142,7 +191,7 @@ def require_sense(core: Any, carry: Any, inputs: Array) -> None:
       f'initialize_carry(key, inputs.shape).'
     )
   if jax.tree.map(jnp.shape, carry) == jax.tree.map(jnp.shape, wanted):
-    return
+    return jnp.asarray(inputs, _dtype(carry, name))
   # The memory, where there is one, tells most.
   for field in sorted(carry._fields, key=lambda field: field != 'memory'):
     found, asked = (
@@ -155,6 +204,20 @@ def require_sense(core: Any, carry: Any, inputs: Array) -> None:
         f'{inputs.shape} and the sizes of the core ask for {asked}. Start with '
         f'initialize_carry(key, inputs.shape).'
       )
+
+
+def _dtype(carry: Any, name: str) -> Any:
+  """The one dtype of a carry's floating-point leaves."""
+  found = {
+    jnp.result_type(x) for x in jax.tree.leaves(carry) if _is_floating(x)
+  }
+  if len(found) != 1:
+    dtypes = ' and '.join(sorted(map(str, found))) or 'none'
+    raise ValueError(
+      f"The floating-point leaves of {name}'s carry are {dtypes}; they must "
+      f'share one dtype, in which the core computes. See `core.in_dtype`.'
+    )
+  return found.pop()
 
 
 def begin(core: nn.Module, carry: Any) -> Any:
@@ -174,9 +237,12 @@ def begin(core: nn.Module, carry: Any) -> Any:
     'initial_memory',
     nn.initializers.normal(0.1),
     (core.slots, core.word_size),
+    jnp.float32,
   )
+  memory = carry.memory
   is_first = (carry.calls == 0)[..., None, None]
-  return carry._replace(memory=jnp.where(is_first, learned, carry.memory))
+  learned = addressing.aligned(learned.astype(memory.dtype), memory)
+  return carry._replace(memory=jnp.where(is_first, learned, memory))
 
 
 def beside_one_another(reads: Array) -> Array:
@@ -198,6 +264,6 @@ def put_in_turn(memory: Array, row: Array, number: Array) -> Array:
     Memory [..., N, W].
   """
   slots = memory.shape[-2]
-  is_slot = jnp.arange(slots) == ((number - 1) % slots)[..., None]
-  row = row[..., None, :].astype(memory.dtype)
-  return jnp.where(is_slot[..., None], row, memory)
+  slot = ((number - 1) % slots)[..., None]
+  is_slot = addressing.counting(slots, slot) == slot
+  return jnp.where(is_slot[..., None], row[..., None, :], memory)

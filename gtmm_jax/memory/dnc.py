@@ -71,8 +71,8 @@ class DNC(nn.RNNCellBase):
     return interface.advance(self, carry, inputs, self._ask, step)
 
   def _ask(
-    self, h: Array, inputs: Array, tag_tm1: Array
-  ) -> tuple[DNCInterface, Array]:
+    self, h: Array, inputs: Array, tag_tm1: Array | None
+  ) -> tuple[DNCInterface, Array | None]:
     """The interface of this step, and its tag."""
     r, w = self.read_heads, self.write_heads
     strength = interface.strength_bias(self.initial_strength, self.strength)
@@ -125,18 +125,18 @@ class DNC(nn.RNNCellBase):
       controller=LSTM(self.controller_size, parent=None).initialize_carry(
         rng, input_shape
       ),
-      memory=jnp.zeros((*batch, n, self.word_size)),
-      usage=jnp.zeros((*batch, n)),
-      link=jnp.zeros((*batch, w, n, n)),
-      precedence=jnp.zeros((*batch, w, n)),
-      read_weights=jnp.zeros((*batch, r, n)),
-      write_weights=jnp.zeros((*batch, w, n)),
-      reads=jnp.zeros((*batch, r, self.word_size)),
+      memory=core.zeros(*batch, n, self.word_size),
+      usage=core.zeros(*batch, n),
+      link=core.zeros(*batch, w, n, n),
+      precedence=core.zeros(*batch, w, n),
+      read_weights=core.zeros(*batch, r, n),
+      write_weights=core.zeros(*batch, w, n),
+      reads=core.zeros(*batch, r, self.word_size),
       gates=DNCGates(
-        free=jnp.zeros((*batch, r)),
-        allocation=jnp.zeros((*batch, w)),
-        write=jnp.zeros((*batch, w)),
-        read_modes=jnp.zeros((*batch, r, w + 1 + w)),
+        free=core.zeros(*batch, r),
+        allocation=core.zeros(*batch, w),
+        write=core.zeros(*batch, w),
+        read_modes=core.zeros(*batch, r, w + 1 + w),
       ),
       tag=interface.initial_tag(batch, self.word_size, self.latent_size),
       calls=jnp.zeros(batch, jnp.int32),

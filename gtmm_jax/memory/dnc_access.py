@@ -66,7 +66,7 @@ class DNCState(NamedTuple):
     write_weights: [..., H, N]; each head's sum is at most one.
     reads: what was read last, [..., R, W].
     gates: of the last step.
-    tag: of the last step, [..., W - Z]; [..., 0] unless latents are stored.
+    tag: of the last step, [..., W - Z]; None unless latents are stored.
     calls: how many inputs the core has seen, int32 [...].
   """
 
@@ -79,7 +79,7 @@ class DNCState(NamedTuple):
   write_weights: Array
   reads: Array
   gates: DNCGates
-  tag: Array
+  tag: Array | None
   calls: Array
 
 

@@ -38,13 +38,13 @@ class Asked(NamedTuple):
   Attributes:
     read_keys: [..., R, W].
     write_vectors: [..., H, W].
-    tag: to be carried to the next step, [..., W - Z], or [..., 0].
+    tag: to be carried to the next step, [..., W - Z]; None without latents.
     parts: name -> [..., *shape], not yet activated.
   """
 
   read_keys: Array
   write_vectors: Array
-  tag: Array
+  tag: Array | None
   parts: dict[str, Array]
 
 
@@ -79,7 +79,7 @@ class Interface(nn.Module):
   activation: core.Activation = 'identity'
 
   @nn.compact
-  def __call__(self, h: Array, inputs: Array, tag_tm1: Array) -> Asked:
+  def __call__(self, h: Array, inputs: Array, tag_tm1: Array | None) -> Asked:
     """From h_t [..., H], inputs [..., Z + A] and tag_{t-1} to what is asked."""
     if self.latent_size:
       latent = inputs[..., : self.latent_size]
@@ -110,12 +110,14 @@ class Interface(nn.Module):
     known = jnp.concatenate([CONTROLLER_WEIGHT * h, latent], axis=-1)
     tag = nn.Dense(
       self.word_size - self.latent_size,
+      dtype=h.dtype,
       dot_general=products.dot_general,
       name='tag',
     )(known)
     correction = nn.Dense(
       self.read_heads * self.word_size,
       kernel_init=nn.initializers.zeros,
+      dtype=h.dtype,
       dot_general=products.dot_general,
       name='read_keys',
     )(seen)
@@ -142,11 +144,12 @@ def linear(
   def initial_kernel(key, shape, dtype=jnp.float32):
     kernel = nn.initializers.lecun_normal()(key, shape, dtype)
     is_used = [not part.starts_at_zero for part in parts.values()]
-    return kernel * jnp.repeat(
+    used = jnp.repeat(
       jnp.array(is_used, dtype),
       jnp.array(sizes),
       total_repeat_length=sum(sizes),
     )
+    return kernel * addressing.aligned(used, kernel)
 
   def initial_bias(key, shape, dtype=jnp.float32):
     del key
@@ -160,6 +163,7 @@ def linear(
     sum(sizes),
     kernel_init=initial_kernel,
     bias_init=initial_bias,
+    dtype=x.dtype,
     dot_general=products.dot_general,
     name=name,
   )(x)
@@ -175,7 +179,7 @@ def advance(
   cell: nn.Module,
   carry: Any,
   inputs: Array,
-  ask: Callable[[Array, Array, Array], tuple[Any, Array]],
+  ask: Callable[[Array, Array, Array | None], tuple[Any, Array | None]],
   access: Callable[[Any, Any], Any],
 ) -> tuple[Any, Array]:
   """One step of a core that writes words, in its compact call.
@@ -196,7 +200,7 @@ def advance(
   Raises:
     ValueError: if settings, carry or inputs make no sense.
   """
-  core.require_sense(cell, carry, inputs)
+  inputs = core.require_sense(cell, carry, inputs)
   carry = core.begin(cell, carry)
   controller, h = LSTM(cell.controller_size, name='controller')(
     carry.controller,
@@ -234,7 +238,6 @@ def strength_bias(initial: float, strength: core.Strength) -> float:
 
 def initial_tag(
   batch: tuple[int, ...], word_size: int, latent_size: int
-) -> Array:
-  """The tag before the first step: zeros [..., W - Z], [..., 0] if Z is 0."""
-  size = word_size - latent_size if latent_size else 0
-  return jnp.zeros((*batch, size))
+) -> Array | None:
+  """The tag before the first step: zeros [..., W - Z], None if Z is 0."""
+  return core.zeros(*batch, word_size - latent_size) if latent_size else None

@@ -76,7 +76,7 @@ class Introspective(nn.RNNCellBase):
     self, carry: IntrospectiveState, inputs: Array
   ) -> tuple[IntrospectiveState, Array]:
     """Stores, updates, reads: `inputs [..., Z + A]` -> context `[..., R Z]`."""
-    core.require_sense(self, carry, inputs)
+    inputs = core.require_sense(self, carry, inputs)
     stored = carry.calls + int(self.stores_first_input)
     memory = self._store(carry.memory, inputs[..., : self.latent_size], stored)
     controller, h = LSTM(self.controller_size, name='controller')(
@@ -96,17 +96,18 @@ class Introspective(nn.RNNCellBase):
     if self.order == 'arrival':
       return core.put_in_turn(memory, latent, stored)
     # A placeholder moves on hidden, and falls out before it would be shown.
-    latent = latent[..., None, :].astype(memory.dtype)
-    return jnp.concatenate([latent, memory[..., :-1, :]], axis=-2)
+    return jnp.concatenate([latent[..., None, :], memory[..., :-1, :]], axis=-2)
 
   def _attend(self, h: Array, stored: Array) -> Array:
     """Read weights [..., R, N] over the slots that hold something."""
-    holds = jnp.arange(self.slots) < stored[..., None]
+    stored = stored[..., None]
+    holds = addressing.counting(self.slots, stored) < stored
     mask = jnp.broadcast_to(
       holds[..., None, :], (*h.shape[:-1], self.read_heads, self.slots)
     )
     hidden = nn.Dense(
       self.attention_size,
+      dtype=h.dtype,
       dot_general=products.dot_general,
       name='attention_hidden',
     )(h)
@@ -125,7 +126,10 @@ class Introspective(nn.RNNCellBase):
   def _heads(self, h: Array, size: int, name: str) -> Array:
     """A linear map of `h` for each read head, [..., R, size]."""
     flat = nn.Dense(
-      self.read_heads * size, dot_general=products.dot_general, name=name
+      self.read_heads * size,
+      dtype=h.dtype,
+      dot_general=products.dot_general,
+      name=name,
     )(h)
     return flat.reshape(*h.shape[:-1], self.read_heads, size)
 
@@ -143,10 +147,10 @@ class Introspective(nn.RNNCellBase):
       controller=LSTM(self.controller_size, parent=None).initialize_carry(
         rng, input_shape
       ),
-      memory=jnp.zeros((*batch, self.slots, self.latent_size)),
+      memory=core.zeros(*batch, self.slots, self.latent_size),
       calls=jnp.zeros(batch, jnp.int32),
-      read_weights=jnp.zeros((*heads, self.slots)),
-      gates=jnp.zeros((*heads, self.latent_size)),
+      read_weights=core.zeros(*heads, self.slots),
+      gates=core.zeros(*heads, self.latent_size),
     )
 
   @property

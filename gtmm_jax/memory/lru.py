@@ -5,6 +5,7 @@ Santoro et al. 2016, section 3.2, as the memory of Gemici et al. 2017, section
 """
 
 import functools
+import numbers
 from typing import Literal, NamedTuple, get_args
 
 import jax
@@ -54,7 +55,7 @@ class LRUState(NamedTuple):
       (1 - sigmoid(alpha)) n.
     reads: what was read last, [..., n, W].
     gates: sigmoid(alpha) of the last step, [..., n].
-    tag: of the last step, [..., W - Z]; [..., 0] unless latents are stored.
+    tag: of the last step, [..., W - Z]; None unless latents are stored.
     calls: how many inputs the core has seen, int32 [...].
   """
 
@@ -65,7 +66,7 @@ class LRUState(NamedTuple):
   write_weights: Array
   reads: Array
   gates: Array
-  tag: Array
+  tag: Array | None
   calls: Array
 
 
@@ -174,8 +175,8 @@ class LRU(nn.RNNCellBase):
       )
 
   def _ask(
-    self, h: Array, inputs: Array, tag_tm1: Array
-  ) -> tuple[LRUInterface, Array]:
+    self, h: Array, inputs: Array, tag_tm1: Array | None
+  ) -> tuple[LRUInterface, Array | None]:
     """The interface of this step, and its tag."""
     heads = self.read_heads
     is_learned = self.strength != 'none'
@@ -215,20 +216,19 @@ class LRU(nn.RNNCellBase):
   ) -> LRUState:
     """A blank memory with the leading axes of `input_shape`."""
     core.require_settings(self)
-    if not 0 <= self.decay < 1:
+    if not (isinstance(self.decay, numbers.Real) and 0 <= self.decay < 1):
       raise ValueError(f'decay is {self.decay}; it must be in [0, 1).')
     batch, heads = input_shape[:-1], self.read_heads
-    weights = jnp.zeros((*batch, heads, self.slots))
     return LRUState(
       controller=LSTM(self.controller_size, parent=None).initialize_carry(
         rng, input_shape
       ),
-      memory=jnp.full((*batch, self.slots, self.word_size), _FIRST_MEMORY),
-      usage=jnp.zeros((*batch, self.slots)),
-      read_weights=weights,
-      write_weights=weights,
-      reads=jnp.zeros((*batch, heads, self.word_size)),
-      gates=jnp.zeros((*batch, heads)),
+      memory=core.zeros(*batch, self.slots, self.word_size) + _FIRST_MEMORY,
+      usage=core.zeros(*batch, self.slots),
+      read_weights=core.zeros(*batch, heads, self.slots),
+      write_weights=core.zeros(*batch, heads, self.slots),
+      reads=core.zeros(*batch, heads, self.word_size),
+      gates=core.zeros(*batch, heads),
       tag=interface.initial_tag(batch, self.word_size, self.latent_size),
       calls=jnp.zeros(batch, jnp.int32),
     )

@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 from flax import linen as nn
 
-from gtmm_jax.memory import core, products
+from gtmm_jax.memory import addressing, core, products
 
 Array = jax.Array
 
@@ -53,19 +53,21 @@ class LSTM(nn.RNNCellBase):
     self, carry: LSTMState, inputs: Array
   ) -> tuple[LSTMState, Array]:
     """Advances by one step: `inputs [..., I]` -> (state, h_t `[..., H]`)."""
-    core.require_sense(self, carry, inputs)
+    inputs = core.require_sense(self, carry, inputs)
     fused = jnp.concatenate([inputs, carry.hidden], axis=-1)
     kernel = self.param(
       'kernel',
       nn.initializers.lecun_normal(),
       (fused.shape[-1], 4 * self.size),
+      jnp.float32,
     )
-    bias = self.param('bias', nn.initializers.zeros, (4 * self.size,))
+    bias = self.param(
+      'bias', nn.initializers.zeros, (4 * self.size,), jnp.float32
+    )
     gates = products.product(fused, kernel.astype(fused.dtype))
+    bias = addressing.aligned(bias.astype(fused.dtype), gates)
     # Going back, the gates are opened again: they are kept in one array then.
-    state = jax.checkpoint(_open, prevent_cse=False)(
-      gates + bias.astype(fused.dtype), carry.cell
-    )
+    state = jax.checkpoint(_open, prevent_cse=False)(gates + bias, carry.cell)
     return state, state.hidden
 
   @nn.nowrap
@@ -75,8 +77,8 @@ class LSTM(nn.RNNCellBase):
     """Zeros with the leading axes of `input_shape`; `rng` is not used."""
     del rng
     core.require_sizes(self)
-    zeros = jnp.zeros((*input_shape[:-1], self.size))
-    return LSTMState(zeros, zeros)
+    shape = (*input_shape[:-1], self.size)
+    return LSTMState(core.zeros(*shape), core.zeros(*shape))
 
   @property
   def num_feature_axes(self) -> int:

@@ -68,7 +68,7 @@ class NTMState(NamedTuple):
     reads: what was read last, [..., R, W].
     read_gates: g of the last step, [..., R].
     write_gates: g of the last step, [..., H].
-    tag: of the last step, [..., W - Z]; [..., 0] unless latents are stored.
+    tag: of the last step, [..., W - Z]; None unless latents are stored.
     calls: how many inputs the core has seen, int32 [...].
   """
 
@@ -79,7 +79,7 @@ class NTMState(NamedTuple):
   reads: Array
   read_gates: Array
   write_gates: Array
-  tag: Array
+  tag: Array | None
   calls: Array
 
 
@@ -195,8 +195,8 @@ class NTM(nn.RNNCellBase):
     return interface.advance(self, carry, inputs, self._ask, step)
 
   def _ask(
-    self, h: Array, inputs: Array, tag_tm1: Array
-  ) -> tuple[NTMInterface, Array]:
+    self, h: Array, inputs: Array, tag_tm1: Array | None
+  ) -> tuple[NTMInterface, Array | None]:
     """The interface of this step, and its tag."""
     r, w = self.read_heads, self.write_heads
     words = (w, self.word_size)
@@ -259,17 +259,17 @@ class NTM(nn.RNNCellBase):
     if self.shift_range < 0:
       raise ValueError(f'shift_range is {self.shift_range}; it must be >= 0.')
     batch, r, w = input_shape[:-1], self.read_heads, self.write_heads
-    first = jnp.zeros(self.slots).at[0].set(1.0)
+    first = core.zeros(self.slots).at[0].set(1.0)
     return NTMState(
       controller=LSTM(self.controller_size, parent=None).initialize_carry(
         rng, input_shape
       ),
-      memory=jnp.full((*batch, self.slots, self.word_size), _FIRST_MEMORY),
+      memory=core.zeros(*batch, self.slots, self.word_size) + _FIRST_MEMORY,
       read_weights=jnp.broadcast_to(first, (*batch, r, self.slots)),
       write_weights=jnp.broadcast_to(first, (*batch, w, self.slots)),
-      reads=jnp.zeros((*batch, r, self.word_size)),
-      read_gates=jnp.zeros((*batch, r)),
-      write_gates=jnp.zeros((*batch, w)),
+      reads=core.zeros(*batch, r, self.word_size),
+      read_gates=core.zeros(*batch, r),
+      write_gates=core.zeros(*batch, w),
       tag=interface.initial_tag(batch, self.word_size, self.latent_size),
       calls=jnp.zeros(batch, jnp.int32),
     )

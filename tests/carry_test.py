@@ -1,0 +1,63 @@
+"""What a core's carry goes through in other people's programs.
+
+Donation, export, and what saves it.
+"""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import orbax.checkpoint as ocp
+from cores_test import BATCH, CORES, KEY, WIDTH, every_core, fresh
+from flax import serialization
+from jax import export
+
+
+def moved(carry):
+  """A carry of the same form with other numbers in every leaf."""
+  return jax.tree.map(lambda x: x + jnp.ones((), x.dtype), carry)
+
+
+def assert_equal(found, expected):
+  assert jax.tree.structure(found) == jax.tree.structure(expected)
+  jax.tree.map(np.testing.assert_array_equal, found, expected)
+
+
+@every_core
+def test_a_fresh_carry_can_be_donated_to_an_exported_step_of_any_batch(name):
+  """And no two of its leaves share memory, which donating them would show."""
+  core = CORES[name]
+  inputs = np.ones((BATCH, WIDTH), np.float32)
+  variables = jax.jit(core.init)(KEY, fresh(core, BATCH), inputs)
+  (batch,) = export.symbolic_shape('batch')
+  shapes = jax.tree.map(
+    lambda x: jax.ShapeDtypeStruct((batch, *x.shape[1:]), x.dtype),
+    (fresh(core, BATCH), inputs),
+  )
+  made = jax.jit(lambda carry, x: core.apply(variables, carry, x))
+  exported = export.export(made)(*shapes)
+  assert {x.shape[0] for x in exported.out_avals} == {batch}
+  donating = jax.jit(exported.call, donate_argnums=0)
+  carry = fresh(core, BATCH)
+  pointers = [x.unsafe_buffer_pointer() for x in jax.tree.leaves(carry)]
+  assert len(set(pointers)) == len(pointers)
+  carry, first = donating(carry, inputs)
+  _, second = donating(carry, inputs)
+  expected, contexts = jax.jit(made)(fresh(core, BATCH), inputs)
+  np.testing.assert_allclose(first, contexts, rtol=1e-5, atol=1e-6)
+  _, contexts = made(expected, inputs)
+  np.testing.assert_allclose(second, contexts, rtol=1e-5, atol=1e-6)
+
+
+@every_core
+def test_no_leaf_is_empty_and_what_is_saved_comes_back(name, tmp_path):
+  """By msgpack and by orbax, which refuses empty leaves."""
+  core = CORES[name]
+  carry = moved(fresh(core, BATCH))
+  assert all(x.size for x in jax.tree.leaves(carry))
+  packed = serialization.to_bytes(carry)
+  assert_equal(serialization.from_bytes(fresh(core, BATCH), packed), carry)
+  with ocp.StandardCheckpointer() as checkpointer:
+    checkpointer.save(tmp_path / 'carry', carry)
+    checkpointer.wait_until_finished()
+    found = checkpointer.restore(tmp_path / 'carry', fresh(core, BATCH))
+  assert_equal(found, carry)
