@@ -27,6 +27,15 @@ _ROWS = {
   'copy_error': '  of the nearest frame seen',
   'dream_similarity': 'structural similarity of dreamed views',
   'copy_similarity': '  of the nearest frame seen',
+  'dream_error_all': 'squared error of all dreamed frames, a pixel',
+  'last_error_all': '  of the last frame seen, repeated',
+  'copy_error_all': '  of the nearest frame seen',
+  'dream_psnr_all': 'PSNR of all dreamed frames, dB',
+  'last_psnr_all': '  of the last frame seen, repeated',
+  'copy_psnr_all': '  of the nearest frame seen',
+  'dream_similarity_all': 'structural similarity of all dreamed frames',
+  'last_similarity_all': '  of the last frame seen, repeated',
+  'copy_similarity_all': '  of the nearest frame seen',
 }
 
 # Said to be absent where they are; of others nothing is said.
@@ -123,7 +132,8 @@ def show(workdir: pathlib.Path, settings: Any, console: Console) -> None:
   table.add_column('mean', justify='right')
   table.add_column('standard error', justify='right')
   for name, label in _ROWS.items():
-    if summary[name] is not None or name in _ALWAYS:
+    # An earlier version may have written fewer.
+    if summary.get(name) is not None or name in _ALWAYS:
       table.add_row(label, *_cells(summary[name]))
   console.print(table)
   if evaluation['entropy_floor'] is not None:

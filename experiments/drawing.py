@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import memory_panels
 import numpy as np
 import pictures
@@ -13,9 +14,9 @@ import preparation
 from settings import describe
 
 from gtmm_jax import figures, free_energy, generate, records, replicas, train
-from gtmm_jax.tasks import navigation
+from gtmm_jax.tasks import frames, navigation
 
-# How many episodes are drawn.
+# How many episodes are drawn, where there are so many.
 _EPISODES = 3
 # Of a replica's keys, the one below the evaluation's and above the training's.
 _DRAWING_KEY = 2**31 - 1
@@ -50,9 +51,11 @@ def draw(prepared: Any, state: train.TrainState, wanted: Sequence[str]) -> None:
   def dreams(prefix: int) -> tuple[Any, jax.Array, jax.Array]:
     return _dream(prepared, problem, prefix, drawn())
 
-  problem = train.Problem(
-    prepared.problem.model, prepared.task.sample, _EPISODES
-  )
+  held_out = prepared.images.held_out
+  count = _EPISODES
+  if isinstance(held_out, frames.Frames):
+    count = min(count, len(held_out.frames))
+  problem = train.Problem(prepared.problem.model, prepared.task.sample, count)
   prefix = prepared.task.prefix
   figure: dict[str, Callable[[], list[pathlib.Path]]] = {
     'results': lambda: _draw_results(prepared),
@@ -103,7 +106,7 @@ def _draw_episodes(
 ) -> list[pathlib.Path]:
   """Held-out episodes, reconstructed, and dreams after their prefixes."""
   rows = []
-  for index in range(_EPISODES):
+  for index in range(episode.frames.shape[1]):
     truth = np.asarray(episode.frames[:, index])
     generated = np.full_like(truth, np.nan)
     generated[prepared.task.prefix :] = dreamed[:, index]
@@ -153,6 +156,21 @@ def _dream(
   return jax.jit(functools.partial(dream, problem, prefix, binarize))(*drawn)
 
 
+def batch(
+  problem: train.Problem, key: jax.Array, images: Any
+) -> tuple[Any, jax.Array]:
+  """Draws what `train.batch` does; of given episodes each at most once."""
+  episode, noise = train.batch(problem, key, images)
+  if not isinstance(images, frames.Frames):
+    return episode, noise
+  # Not 0 or 1, which give the two keys that a batch splits this one into.
+  own = jax.random.split(jax.random.fold_in(key, 2), 1 + problem.batch_size)
+  order = jax.random.permutation(own[0], images.frames.shape[0])
+  chosen = order[: problem.batch_size]
+  each = jax.tree.map(lambda leaf: jnp.asarray(leaf)[chosen, None], images)
+  return jax.vmap(problem.sample, (0, 0), 1)(own[1:], each), noise
+
+
 def dream(
   problem: train.Problem,
   prefix: int,
@@ -163,7 +181,7 @@ def dream(
 ) -> tuple[Any, jax.Array, jax.Array]:
   """Episodes, their reconstructions, and the dreams after their prefixes."""
   batch_key, frame_key = jax.random.split(key)
-  episode, noise = train.batch(problem, batch_key, images)
+  episode, noise = batch(problem, batch_key, images)
   inference = free_energy.infer(
     problem.model, variables, episode.frames, episode.condition, noise
   )
@@ -204,7 +222,7 @@ def watch(
 ) -> tuple[Any, Any]:
   """Episodes as `dream` has them, and the core's carries over the first."""
   batch_key, _ = jax.random.split(key)
-  episode, noise = train.batch(problem, batch_key, images)
+  episode, noise = batch(problem, batch_key, images)
   first = (x[:, :1] for x in (episode.frames, episode.condition, noise))
   cores = free_energy.watch(problem.model, variables, *first)
   return episode, jax.tree.map(lambda leaf: leaf[:, 0], cores)

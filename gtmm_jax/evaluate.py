@@ -42,7 +42,7 @@ class EvaluationState(NamedTuple):
   totals: metrics.Totals
   entropy: Array
   retrieved: retrieval.Tally
-  closeness: fidelity.Closeness
+  closeness: fidelity.Fidelity
 
 
 class Generated(NamedTuple):
@@ -111,11 +111,7 @@ def evaluate_batch(
     jax.random.fold_in(batch_key, 2),
     (episode, noise, inference.steps),
   )
-  entropy, retrieved, closeness = (
-    state.entropy,
-    state.retrieved,
-    state.closeness,
-  )
+  _, entropy, retrieved, closeness = state
   if problem.model.observation_map.likelihood == 'bernoulli':
     floor = distributions.bernoulli_entropy(episode.frames)
     entropy += floor.sum((0, -3, -2, -1)).mean()

@@ -1,8 +1,8 @@
 """How close generated frames come to true ones, where nothing is repeated.
 
 Views of a second turn lie between those of the first: none of them is a repeat,
-so what was generated is measured against what came, beside the best that a copy
-of a frame already seen could do.
+so what was generated is measured against what came, beside the last frame seen,
+repeated, and the best that a copy of a frame already seen could do.
 """
 
 from typing import Any, NamedTuple
@@ -19,27 +19,57 @@ _WIDTH, _REACH = 1.5, 5
 _MEAN_FLOOR, _VARIANCE_FLOOR = 0.01**2, 0.03**2
 
 
-class Closeness(NamedTuple):
-  """Sums over frames, float32; add them leaf by leaf.
+# The least squared error that counts, lest that of equal frames be infinite.
+_LEAST_ERROR = 1e-10
+
+
+class Scores(NamedTuple):
+  """How close frames come to others: of each, or sums over them, float32.
 
   Attributes:
-    asked: predictable frames after the prefix.
-    error: squared error of generated frames, mean over pixels.
-    similarity: structural similarity of generated frames.
-    copy_error: squared error of the nearest frame of the prefix.
-    copy_similarity: structural similarity of that frame.
+    error: squared error, mean over pixels.
+    psnr: peak signal-to-noise ratio in dB, 10 log10(1 / error), at most 100.
+    similarity: structural similarity.
+  """
+
+  error: Array
+  psnr: Array
+  similarity: Array
+
+
+class Closeness(NamedTuple):
+  """Sums over frames that were generated, float32; add them leaf by leaf.
+
+  Attributes:
+    asked: how many frames.
+    dream: of what was generated.
+    last: of the last frame of the prefix, repeated.
+    copy: of the frame of the prefix that is nearest in squared error.
   """
 
   asked: Array
-  error: Array
-  similarity: Array
-  copy_error: Array
-  copy_similarity: Array
+  dream: Scores
+  last: Scores
+  copy: Scores
 
 
-def zeros() -> Closeness:
-  """Sums over nothing."""
-  return Closeness(*(jnp.float32(0) for _ in Closeness._fields))
+class Fidelity(NamedTuple):
+  """Sums over frames after the prefix; add them leaf by leaf.
+
+  Attributes:
+    predictable: over those that are predictable.
+    every: over all of them.
+  """
+
+  predictable: Closeness
+  every: Closeness
+
+
+def zeros() -> Fidelity:
+  """Returns sums over nothing."""
+  scores = Scores(*(jnp.float32(0) for _ in Scores._fields))
+  closeness = Closeness(jnp.float32(0), scores, scores, scores)
+  return Fidelity(closeness, closeness)
 
 
 def squared_error(one: Array, other: Array) -> Array:
@@ -96,10 +126,17 @@ def _blur(height: int, width: int) -> Any:
   return blur
 
 
+def score(one: Array, other: Array) -> Scores:
+  """Compares frames [..., H, W, C] in [0, 1]; scores [...]."""
+  error = squared_error(one, other)
+  psnr = -10 * jnp.log10(jnp.maximum(error, _LEAST_ERROR))
+  return Scores(error, psnr, structural_similarity(one, other))
+
+
 def measure(
   frames: Array, free: Array, predictable: Array, prefix: int
-) -> Closeness:
-  """Sums over a batch of episodes.
+) -> Fidelity:
+  """Sums scores over a batch of episodes.
 
   Args:
     frames: the true ones, [T, B, H, W, C].
@@ -109,43 +146,54 @@ def measure(
     prefix: frames that generation was given.
 
   Returns:
-    The sums, over predictable frames after the prefix.
+    The sums, over frames after the prefix.
   """
   seen, true = frames[:prefix], frames[prefix:]
   # The nearest in squared error: better than any rule that could be followed.
   errors = jax.vmap(lambda frame: squared_error(true, frame[None]))(seen)
   nearest = jnp.argmin(errors, axis=0)
   copies = jax.vmap(lambda own, index: own[index], (1, 1), 1)(seen, nearest)
-  asked = predictable[prefix:].astype(frames.dtype)
-  return Closeness(
-    *(
-      (value * asked).sum()
-      for value in (
-        jnp.ones_like(asked),
-        squared_error(true, free[prefix:]),
-        structural_similarity(true, free[prefix:]),
-        squared_error(true, copies),
-        structural_similarity(true, copies),
-      )
+  repeated = jnp.broadcast_to(seen[-1:], true.shape)
+  scores = [score(true, each) for each in (free[prefix:], repeated, copies)]
+
+  def total(is_asked: Array) -> Closeness:
+    asked = is_asked.astype(frames.dtype)
+    return jax.tree.map(
+      lambda value: (value * asked).sum(),
+      Closeness(jnp.ones_like(asked), *scores),
     )
-  )
+
+  after = predictable[prefix:]
+  return Fidelity(total(after), total(jnp.ones_like(after)))
 
 
-def means(total: Closeness, has_failed: np.ndarray) -> dict[str, np.ndarray]:
-  """Means over frames of R replicas, under the names that the records use.
+def means(total: Fidelity, has_failed: np.ndarray) -> dict[str, np.ndarray]:
+  """Returns means over frames of R replicas, under the records' names.
 
   Args:
     total: of every replica, leaves [R], on the host.
     has_failed: bool [R]; a replica that has is not measured.
 
   Returns:
-    `dream_error`, `dream_similarity`, `copy_error` and `copy_similarity`, each
-    [R], not a number where nothing was asked.
+    `dream_error`, `dream_similarity`, `copy_error` and `copy_similarity`, over
+    predictable frames after the prefix; and over all frames after it
+    `dream_error_all`, `dream_psnr_all`, `dream_similarity_all`, and likewise
+    `last_..._all` and `copy_..._all`. Each [R], not a number where nothing was
+    asked.
   """
-  asked = np.where(has_failed | (total.asked == 0), np.nan, total.asked)
-  return {
-    'dream_error': total.error / asked,
-    'dream_similarity': total.similarity / asked,
-    'copy_error': total.copy_error / asked,
-    'copy_similarity': total.copy_similarity / asked,
+
+  def mean(closeness: Closeness, source: str, name: str) -> np.ndarray:
+    is_missing = has_failed | (closeness.asked == 0)
+    asked = np.where(is_missing, np.nan, closeness.asked)
+    return getattr(getattr(closeness, source), name) / asked
+
+  own = {
+    f'{source}_{name}': mean(total.predictable, source, name)
+    for source in ('dream', 'copy')
+    for name in ('error', 'similarity')
+  }
+  return own | {
+    f'{source}_{name}_all': mean(total.every, source, name)
+    for source in ('dream', 'last', 'copy')
+    for name in Scores._fields
   }

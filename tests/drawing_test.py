@@ -12,6 +12,7 @@ import jax
 import memory_panels
 import numbered_images
 import numpy as np
+import own_episodes
 import preparation
 import pytest
 
@@ -21,6 +22,7 @@ from gtmm_jax.memory.dnc import DNC
 from gtmm_jax.memory.introspective import Introspective
 from gtmm_jax.memory.lru import LRU
 from gtmm_jax.memory.ntm import NTM
+from gtmm_jax.tasks.frames import Frames, OwnFrames
 from gtmm_jax.tasks.images import Images
 from gtmm_jax.tasks.navigation import Navigation
 from gtmm_jax.tasks.recall import PerfectRecall
@@ -191,6 +193,25 @@ def test_the_memory_that_is_drawn_is_that_of_the_first_episode_drawn():
     for slot in range(task.length):
       stored = z[t - 1 - slot, 0] if slot < t else 0.0
       np.testing.assert_allclose(cores.memory[t, slot], stored, atol=1e-5)
+
+
+@pytest.mark.parametrize(('held_out', 'count'), [(2, 2), (5, 3)])
+def test_given_episodes_are_drawn_once_each(held_out, count):
+  images = Frames(
+    own_episodes.make(held_out, 4, (8, 8, 1)),
+    np.zeros((held_out, 4, 0)),
+    np.zeros((held_out, 4), bool),
+  )
+  model = types.SimpleNamespace(latent_size=4)
+  problem = train.Problem(model, OwnFrames(4).sample, count)
+  batch, shown = jax.jit(functools.partial(drawing.batch, problem)), set()
+  for seed in range(12):
+    episode, noise = batch(jax.random.key(seed), images)
+    assert noise.shape == (4, count, 4)
+    numbers = own_episodes.numbers(np.moveaxis(episode.frames, 1, 0))
+    assert len(set(numbers)) == count
+    shown |= set(numbers)
+  assert shown == set(range(held_out))
 
 
 @pytest.fixture

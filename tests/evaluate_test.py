@@ -195,13 +195,14 @@ def test_views_are_measured_and_not_retrieved():
   state = step(evaluate.zeros(6), variables, _KEY, _images())
   assert state.entropy == 0
   assert state.retrieved == retrieval.zeros()
-  closeness = state.closeness
-  assert closeness.asked == 2 * _BATCH
+  own, every = state.closeness
+  assert own.asked == every.asked == 2 * _BATCH
   # The two frames are repeats: a copy is perfect, what was dreamed is not.
-  assert closeness.copy_error == 0
-  np.testing.assert_allclose(closeness.copy_similarity, 2 * _BATCH, rtol=1e-5)
-  assert closeness.error > 0
-  assert closeness.similarity < closeness.copy_similarity
+  assert own.copy.error == 0
+  np.testing.assert_allclose(own.copy.similarity, 2 * _BATCH, rtol=1e-5)
+  np.testing.assert_allclose(own.copy.psnr, 100 * 2 * _BATCH, rtol=1e-6)
+  assert own.dream.error > 0 and own.last.error > 0
+  assert own.dream.similarity < own.copy.similarity
 
 
 def test_running_averages_stand_in_for_batch_statistics():

@@ -75,51 +75,68 @@ def test_sums_are_those_of_a_loop():
   prefix, length, batch = 3, 6, 2
   frames = _frames((length, batch, 8, 8, 3))
   free = _frames((length, batch, 8, 8, 3), 1)
+  # One that is like the last one seen, and repeats another one.
+  frames[4, 1] = frames[2, 1]
+  frames[5, 0] = frames[1, 0]
   predictable = np.array([[0, 0], [1, 0], [0, 0], [1, 0], [1, 1], [0, 1]], bool)
   got = jax.jit(fidelity.measure, static_argnums=3)(
     frames, free, predictable, prefix
   )
-  expected = np.zeros(5)
+  expected = np.zeros((2, 10))
   for b in range(batch):
     for t in range(prefix, length):
-      if not predictable[t, b]:
-        continue
       true = frames[t, b]
       errors = [np.square(frames[s, b] - true).mean() for s in range(prefix)]
-      copy = frames[np.argmin(errors), b]
-      expected += [
-        1,
-        np.square(free[t, b] - true).mean(),
-        _similarity(free[t, b], true),
-        min(errors),
-        _similarity(copy, true),
-      ]
-  assert got.asked == 4
-  np.testing.assert_allclose(list(got), expected, rtol=1e-4)
+      row = [1]
+      for other in (free[t, b], frames[2, b], frames[np.argmin(errors), b]):
+        error = np.square(other - true).mean()
+        psnr = 10 * np.log10(1 / error) if error else 100
+        row += [error, psnr, _similarity(other, true)]
+      expected[1] += row
+      if predictable[t, b]:
+        expected[0] += row
+  assert got.predictable.asked == 4 and got.every.asked == 6
+  for own, row in zip(got, expected, strict=True):
+    np.testing.assert_allclose(jax.tree.leaves(own), row, rtol=1e-4)
 
 
 def test_means_of_replicas():
-  total = fidelity.Closeness(
-    asked=np.array([4.0, 4.0, 0.0]),
-    error=np.array([1.0, 2.0, 0.0]),
-    similarity=np.array([2.0, 4.0, 0.0]),
-    copy_error=np.array([3.0, 3.0, 0.0]),
-    copy_similarity=np.array([1.0, 1.0, 0.0]),
+  def closeness(asked, *sums):
+    asked = np.array([asked, asked, 0.0])
+    scores = [fidelity.Scores(*(x * asked for x in each)) for each in sums]
+    return fidelity.Closeness(asked, *scores)
+
+  total = fidelity.Fidelity(
+    closeness(4.0, (0.25, 1.0, 0.5), (9.0, 9.0, 9.0), (0.75, 2.0, 0.25)),
+    closeness(6.0, (0.1, 2.0, 0.3), (0.4, 5.0, 0.6), (0.7, 8.0, 0.9)),
   )
   got = fidelity.means(total, np.array([False, True, False]))
-  nan = np.nan
-  for name, first in (
-    ('dream_error', 0.25),
-    ('dream_similarity', 0.5),
-    ('copy_error', 0.75),
-    ('copy_similarity', 0.25),
-  ):
-    np.testing.assert_array_equal(got[name], [first, nan, nan])
+  first = {
+    'dream_error': 0.25,
+    'dream_similarity': 0.5,
+    'copy_error': 0.75,
+    'copy_similarity': 0.25,
+    'dream_error_all': 0.1,
+    'dream_psnr_all': 2.0,
+    'dream_similarity_all': 0.3,
+    'last_error_all': 0.4,
+    'last_psnr_all': 5.0,
+    'last_similarity_all': 0.6,
+    'copy_error_all': 0.7,
+    'copy_psnr_all': 8.0,
+    'copy_similarity_all': 0.9,
+  }
+  assert got.keys() == first.keys()
+  for name, value in first.items():
+    np.testing.assert_allclose(got[name], [value, np.nan, np.nan])
 
 
 def test_zeros_add_nothing():
   frames = _frames((4, 1, 8, 8, 3))
-  one = fidelity.measure(frames, frames, jnp.ones((4, 1), bool), 2)
+  one = fidelity.measure(frames, frames, jnp.zeros((4, 1), bool), 2)
   both = jax.tree.map(jnp.add, fidelity.zeros(), one)
-  assert [float(x) for x in both] == [float(x) for x in one]
-  assert (one.error, float(one.similarity)) == (0, pytest.approx(2, abs=1e-5))
+  jax.tree.map(np.testing.assert_array_equal, both, one)
+  assert one.predictable == fidelity.zeros().predictable
+  dream = one.every.dream
+  assert (dream.error, float(dream.psnr)) == (0, pytest.approx(200))
+  assert float(dream.similarity) == pytest.approx(2, abs=1e-5)

@@ -21,7 +21,7 @@ import pytest
 import session
 import show_task
 
-from gtmm_jax import build, checkpoints, presets, records, replicas
+from gtmm_jax import build, checkpoints, figures, presets, records, replicas
 from gtmm_jax.tasks import frames
 from gtmm_jax.tasks.dataset import DataError
 
@@ -116,7 +116,17 @@ def test_a_run_on_grey_episodes_leaves_all_that_runs_leave(
     return place(layout, tree)
 
   monkeypatch.setattr(replicas, 'broadcast', followed)
+  draw, rows = figures.draw_strip, []
+
+  def noted(given, *arguments, **options):
+    rows.extend(given)
+    return draw(given, *arguments, **options)
+
+  monkeypatch.setattr(figures, 'draw_strip', noted)
   session.run(prepared)
+  # Two are held out, and each is drawn once.
+  assert {own_episodes.numbers(row.frames) for row in rows[::3]} == {9, 19}
+  assert len(rows) == 6
   # What fits is moved once.
   assert moved[0] is prepared.images.training
   assert moved[1:] == [(prepared.images.held_out, None)]
@@ -138,6 +148,8 @@ def test_a_run_on_grey_episodes_leaves_all_that_runs_leave(
   np.testing.assert_allclose(evaluation['predictable'], [0, 0, 0, 1, 1])
   for name in ('dream_error', 'dream_similarity', 'copy_error'):
     assert np.isfinite(evaluation[name]).all()
+  # One frame more is dreamed than is marked.
+  assert evaluation['dream_error_all'] != evaluation['dream_error']
   assert evaluation['entropy_floor'] > 0
   assert sorted(os.listdir(workdir / 'figures')) == _FIGURES
   assert (prepared.task.length, prepared.task.condition_size) == (5, 3)
@@ -186,6 +198,15 @@ def test_a_run_in_windows_says_so(windowed):
   assert evaluation['predictable'] == [0.0] * own_episodes.LENGTH
   assert evaluation['kl_predictable'] == [None, None]
   assert evaluation['dream_error'] == [None, None]
+  for source in ('dream', 'last', 'copy'):
+    error, psnr, similarity = (
+      np.array(evaluation[f'{source}_{name}_all'])
+      for name in ('error', 'psnr', 'similarity')
+    )
+    # Frames are noise: neither is near, and none is exactly as far as another.
+    assert np.all((error > 0.05) & (error < 0.3))
+    np.testing.assert_allclose(psnr, -10 * np.log10(error), rtol=0.05)
+    assert np.all((similarity > -0.2) & (similarity < 0.5))
   assert evaluation['entropy_floor'] is None
 
 
@@ -406,8 +427,6 @@ def test_the_program_takes_the_flags(tmp_path, colour):
 def test_a_sheet_shows_episodes_of_the_file(
   tmp_path, grey, monkeypatch, held_out, limit
 ):
-  from gtmm_jax import figures
-
   calls = []
   monkeypatch.setattr(
     figures, 'draw_strip', lambda *arguments: calls.append(arguments) or []

@@ -21,6 +21,12 @@ _OF_EVALUATIONS = (
   'dream_similarity',
   'copy_error',
   'copy_similarity',
+  # Over all dreamed frames.
+  *(
+    f'{source}_{name}_all'
+    for name in ('error', 'psnr', 'similarity')
+    for source in ('dream', 'last', 'copy')
+  ),
 )
 # A list over frames, which may be as many as replicas.
 _OF_TIME = ('predictable',)
@@ -44,7 +50,9 @@ def by_replica(evaluation: Mapping[str, Any]) -> dict[str, np.ndarray]:
       from: `failed_at [R]` and `negative_bound`, `kl_new`, `kl_predictable`,
       `kl_last`, each `[R]`, nats. Of an evaluation also `retrieval_ahead`,
       `retrieval_free` and the chance of both, `dream_error`,
-      `dream_similarity` and those of a copy, each `[R]`.
+      `dream_similarity` and those of a copy, and the same, and `dream_psnr`
+      (dB), over all dreamed frames, with `_all` at their ends, beside those of
+      the last frame seen, `last_error_all` and so on; each `[R]`.
 
   Returns:
     Those names, and `ratio`, `kl_predictable / kl_new` (at least 0, no unit),
