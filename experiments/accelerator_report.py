@@ -20,6 +20,10 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
+# Its parts lie beside it, however it is started.
+sys.path.insert(0, str(pathlib.Path(__file__).parent))
+
+import command
 import numpy as np
 import pictures
 
@@ -53,6 +57,11 @@ _REPORTS = 12
 
 def describe(scratch: pathlib.Path) -> None:
   """Notes device and versions in machine.json; prints jax's platform."""
+  command.import_jax()
+  try:
+    command.require_device()
+  except ValueError as error:
+    command.fail(error)
   import jax
 
   device = jax.devices()[0]
@@ -125,11 +134,11 @@ def assemble(
 
 def _nvidia_driver() -> str | None:
   """What NVIDIA's driver says of itself; None where there is none."""
-  command = ('nvidia-smi', '--format=csv,noheader')
+  program = ('nvidia-smi', '--format=csv,noheader')
   query = '--query-gpu=name,driver_version,memory.total'
   try:
     result = subprocess.run(
-      (*command, query), capture_output=True, text=True, timeout=20
+      (*program, query), capture_output=True, text=True, timeout=20
     )
   except (OSError, subprocess.TimeoutExpired):
     return None

@@ -17,6 +17,9 @@ import pathlib
 import sys
 from typing import Any
 
+# Its parts lie beside it, however it is started.
+sys.path.insert(0, str(pathlib.Path(__file__).parent))
+
 import benchmark_comparison
 import benchmark_flags
 import command
@@ -51,6 +54,10 @@ def main(_: list[str]) -> None:
     before = None
     if FLAGS.compare is not None:
       before = benchmark_comparison.read(FLAGS.compare)
+    command.import_jax()
+    if FLAGS.parameters or FLAGS.cores:
+      # The others first tell how many devices of the CPU they take.
+      command.require_device()
   except ValueError as error:
     command.fail(error)
   console = command.console()
@@ -130,10 +137,7 @@ def _time_cores(
   import benchmark_cores
   import benchmark_pytorch
   import benchmark_tables
-  from absl import logging
 
-  # Else jax tells which accelerators it does not find.
-  logging.set_verbosity(logging.ERROR)
   pytorch = benchmark_pytorch.load()
   content = {
     **benchmark_cores.about(pytorch),

@@ -1,10 +1,10 @@
 """What moved between two measurements of benchmark.py, beyond the noise."""
 
 import json
-import pathlib
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
+import places
 from rich.table import Table
 
 # Of a row, what tells which it is; the rest was measured.
@@ -49,8 +49,13 @@ def read(path: str) -> dict[str, Any]:
     ValueError: if it cannot be read, or is something else.
   """
   try:
-    content = json.loads(pathlib.Path(path).expanduser().read_text())
-  except (OSError, UnicodeDecodeError, json.JSONDecodeError) as error:
+    content = json.loads(places.locate(path, 'compare').read_text())
+  except (
+    OSError,
+    UnicodeDecodeError,
+    json.JSONDecodeError,
+    RecursionError,
+  ) as error:
     raise ValueError(
       f'--compare={path} cannot be read: {error}. Name a file that --json '
       f'wrote.'

@@ -5,6 +5,7 @@ import pathlib
 import re
 
 import command
+import places
 from absl import flags
 
 from gtmm_jax import presets
@@ -206,7 +207,7 @@ def writable(given: str | None) -> pathlib.Path | None:
   """The file for --json; raises `ValueError` unless it can be written."""
   if given is None:
     return None
-  path = pathlib.Path(given).expanduser()
+  path = places.locate(given, 'json')
   if path.is_dir():
     raise ValueError(f'--json={given} is a folder; name a file.')
   if not path.parent.is_dir():

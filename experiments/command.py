@@ -1,14 +1,15 @@
 """What every program here does with its command line; no jax."""
 
 import math
-import os
 import pathlib
+import re
 import subprocess
 import sys
+import textwrap
 from collections.abc import Mapping
 from typing import Any, NoReturn
 
-from absl import flags
+from absl import flags, logging
 from rich.console import Console
 
 from gtmm_jax import presets
@@ -18,6 +19,9 @@ MISTAKE = 2
 
 # So that --helpshort of a program shows the flags that are defined for it here.
 flags.disclaim_key_flags()
+
+# Characters of what a library says that are handed on.
+_LONGEST_REASON = 200
 
 
 def parse_flags(arguments: list[str]) -> list[str]:
@@ -43,60 +47,71 @@ def complain(message: str | Exception) -> None:
   print(f'{program}: {" ".join(str(message).split())}', file=sys.stderr)
 
 
-def require_writable(folder: pathlib.Path, given: str) -> None:
-  """Checks that a folder can be written, or made where there is none.
-
-  Args:
-    folder: that is to hold what is written.
-    given: the flag and its value, for people.
-
-  Raises:
-    ValueError: if it cannot.
-  """
-  paths = (folder, *folder.absolute().parents)
-  # A link that leads nowhere is there, and no folder can be made in its place.
-  existing = next(p for p in paths if p.exists() or p.is_symlink())
-  if not (existing.is_dir() and os.access(existing, os.W_OK)):
-    raise ValueError(f'{given} cannot be written in {existing}; name another.')
+def import_jax() -> None:
+  """Imports jax; what it refuses of its environment ends the program."""
+  try:
+    import jax  # noqa: F401
+  except (ImportError, ValueError, RuntimeError) as error:
+    fail(
+      f'jax cannot be imported ({_brief(error)}); mend its installation, or '
+      f'what the environment sets.'
+    )
 
 
-def make_folders(
-  folder: str | os.PathLike[str], output: str | None
-) -> tuple[pathlib.Path, pathlib.Path]:
-  """Makes what `locate_folders` locates, and returns it; raises as it does.
+def require_device() -> None:
+  """Starts jax on its devices, once it is known how many of the CPU it takes.
 
   Raises:
-    OSError: if a folder cannot be made.
+    ValueError: if there is no such device, or its driver does not work.
   """
-  folder, stem = locate_folders(folder, output)
-  for path in (folder, stem.parent):
-    path.mkdir(parents=True, exist_ok=True)
-  return folder, stem
+  import jax
+
+  # Else jax tells which accelerators it does not find.
+  logging.set_verbosity(logging.ERROR)
+  try:
+    jax.devices()
+  # Whatever plugins and drivers raise.
+  except Exception as error:
+    platforms = jax.config.jax_platforms
+    if platforms:
+      raise ValueError(
+        f'JAX_PLATFORMS is {platforms!r}, and jax finds no such device here '
+        f'({_brief(error)}); leave it unset, or set JAX_PLATFORMS=cpu.'
+      ) from error
+    raise ValueError(
+      f'jax cannot use the devices of this machine ({_brief(error)}); mend '
+      f'their driver, or set JAX_PLATFORMS=cpu.'
+    ) from error
 
 
-def locate_folders(
-  folder: str | os.PathLike[str], output: str | None
-) -> tuple[pathlib.Path, pathlib.Path]:
-  """Locates the folder of several runs, and the files of the table of them.
+def require_device_for_others() -> None:
+  """Checks as `require_device` does, in a process of its own.
 
-  Args:
-    folder: of the runs.
-    output: --output, the table's files without their endings; by default
-      `table` in the folder.
-
-  Returns:
-    The folder, and the files without their endings.
+  An accelerator is held by the process that starts it: one that only starts
+  others leaves it to them.
 
   Raises:
-    ValueError: if these cannot be written, or --output has no name.
+    ValueError: if there is no such device, or its driver does not work.
   """
-  folder = pathlib.Path(folder).expanduser()
-  stem = pathlib.Path(output or folder / 'table').expanduser()
-  if stem.name in ('', '..'):
-    raise ValueError(f'--output={output} has no name; name files in a folder.')
-  for path in (folder, stem.parent):
-    require_writable(path, str(path))
-  return folder, stem
+  program = (
+    'import sys; sys.path.insert(0, sys.argv[1]); import command; '
+    'command.import_jax(); command.require_device()'
+  )
+  ended = subprocess.run(
+    [sys.executable, '-c', program, str(pathlib.Path(__file__).parent)],
+    capture_output=True,
+    text=True,
+    check=False,
+  )
+  if ended.returncode:
+    last = (ended.stderr.strip() or 'jax does not start').splitlines()[-1]
+    raise ValueError(re.sub(r'^(ValueError|-c): ', '', last))
+
+
+def _brief(error: Exception) -> str:
+  """The first line of what was raised."""
+  lines = str(error).splitlines() or ['it does not say why']
+  return textwrap.shorten(lines[0], _LONGEST_REASON, placeholder=' ...')
 
 
 def require_seconds(seconds: float) -> None:

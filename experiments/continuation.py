@@ -5,8 +5,8 @@ import pathlib
 from collections.abc import Iterator
 from typing import Any
 
-import command
 import filelock
+import places
 from settings import Settings, may_differ
 
 from gtmm_jax import records
@@ -35,10 +35,10 @@ def usable(given: str | pathlib.Path) -> pathlib.Path:
   Raises:
     ValueError: if it cannot, or is a file.
   """
-  path = pathlib.Path(given).expanduser()
+  path = places.locate(given, 'workdir')
   if path.exists() and not path.is_dir():
     raise ValueError(f'--workdir {path} is a file; name a folder.')
-  command.require_writable(path, f'--workdir {path}')
+  places.require_writable(path, f'--workdir {path}')
   return path
 
 

@@ -16,10 +16,13 @@ import sys
 import time
 from typing import Any
 
+# Its parts lie beside it, however it is started.
+sys.path.insert(0, str(pathlib.Path(__file__).parent))
+
 import command
 import continuation
 import pictures
-from absl import app, flags, logging
+from absl import app, flags
 from rich.console import Console
 
 # jax is imported after the flags are read: --help and mistakes cost no time.
@@ -75,10 +78,11 @@ def define_flags() -> None:
 
 def main(_: list[str]) -> None:
   """Checks the flags; trains each core with each seed; writes and draws."""
-  logging.set_verbosity(logging.ERROR)
   try:
     settings = _settings()
     workdir = continuation.usable(FLAGS.workdir)
+    command.import_jax()
+    command.require_device()
     problems = {name: _problem(name, settings) for name in settings['core']}
     _require_same(workdir, settings)
   except (ValueError, OSError) as error:

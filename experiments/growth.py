@@ -15,7 +15,11 @@ import sys
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
+# Its parts lie beside it, however it is started.
+sys.path.insert(0, str(pathlib.Path(__file__).parent))
+
 import command
+import places
 from absl import app, flags
 
 from gtmm_jax import presets
@@ -88,6 +92,8 @@ def main(_: list[str]) -> None:
   """Measures what is left to measure, and writes the table."""
   try:
     cases, folder, output = _prepare()
+    if any(not _path(case, folder).exists() for case in cases):
+      command.require_device_for_others()
   except (ValueError, OSError) as error:
     command.fail(error)
   rows, failed = [], []
@@ -186,12 +192,16 @@ def _prepare() -> tuple[list[Case], pathlib.Path, pathlib.Path]:
   if FLAGS.top_k == 1:
     raise ValueError('--top_k is 1; it must be 0, which is all, or 2 or more.')
   cases = cases_of(FLAGS.models, FLAGS.axes, FLAGS.top_k, FLAGS.preset)
-  return list(cases), *command.make_folders(FLAGS.folder, FLAGS.output)
+  return list(cases), *places.make_folders(FLAGS.folder, FLAGS.output)
+
+
+def _path(case: Case, folder: pathlib.Path) -> pathlib.Path:
+  return folder / f'{case.name}.json'
 
 
 def _measure(case: Case, folder: pathlib.Path) -> dict[str, Any] | None:
   """The row of a case, measured unless it is there; None where that failed."""
-  path = folder / f'{case.name}.json'
+  path = _path(case, folder)
   if not path.exists():
     axis = 'slots' if case.axis == 'many_slots' else case.axis
     sizes = {**_START, 'slots': None, axis: case.value}

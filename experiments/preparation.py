@@ -6,13 +6,14 @@ import pathlib
 from collections.abc import Callable
 from typing import Any
 
+import command
 import continuation
 import jax
 import jax.numpy as jnp
 import own_frames
+import places
 import settings as settings_module
 import surroundings
-from absl import logging
 
 from gtmm_jax import build, presets, replicas, tasks, train
 from gtmm_jax.model import TemporalVAE
@@ -108,7 +109,7 @@ def prepare(
   Raises:
     ValueError: in one sentence, what is wrong and what to do.
   """
-  logging.set_verbosity(logging.ERROR)
+  places.require_local_data(request.data)
   given = dataclasses.asdict(request)
   for name in ('preset', 'workdir', 'data', 'data_dir', 'device_megabytes'):
     del given[name]
@@ -119,6 +120,7 @@ def prepare(
     'small' if name == 'auto' else name, **given
   )
   replicas.prepare_cpu_devices(settings.replicas)
+  command.require_device()
   if name == 'auto':
     backend = jax.default_backend()
     why = f'jax found no accelerator, its backend is {backend}'

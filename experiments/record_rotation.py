@@ -17,9 +17,13 @@ import signal
 import sys
 import time
 
+# Its parts lie beside it, however it is started.
+sys.path.insert(0, str(pathlib.Path(__file__).parent))
+
 import command
 import level as level_module
 import numpy as np
+import places
 from absl import app, flags, logging
 from rich.console import Console
 from rich.progress import track
@@ -68,6 +72,8 @@ def main(_: list[str]) -> None:
   logging.set_verbosity(logging.ERROR)
   fields = dataclasses.fields(Request)
   request = Request(**{each.name: FLAGS[each.name].value for each in fields})
+  # Angles are made on the CPU, on every machine alike.
+  os.environ['JAX_PLATFORMS'] = 'cpu'
   # Else the game would stay when this program is ended.
   signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
   console = command.console()
@@ -110,13 +116,14 @@ def check(request: Request) -> pathlib.Path:
     )
   if not 0 <= request.seed <= _LARGEST_SEED:
     raise ValueError(f'--seed is {request.seed}; it must be 0 to 2^32 - 1.')
-  path = pathlib.Path(request.output).expanduser()
+  path = places.locate(request.output, 'output')
   if path.suffix != '.npz' or path.is_dir():
     raise ValueError(
       f'--output={request.output} is not the name of an .npz file.'
     )
-  command.require_writable(path.absolute().parent, f'--output={request.output}')
+  places.require_writable(path.absolute().parent, f'--output={request.output}')
   level_module.import_vizdoom()
+  command.import_jax()
   return path
 
 

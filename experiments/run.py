@@ -8,8 +8,12 @@ preset. Results lie in the workdir: config.json, metrics.jsonl, evaluation.json,
 checkpoints/ and figures/; no second program is let into it meanwhile.
 """
 
+import pathlib
 import sys
 from typing import Any
+
+# Its parts lie beside it, however it is started.
+sys.path.insert(0, str(pathlib.Path(__file__).parent))
 
 import command
 from absl import app, flags
@@ -115,6 +119,7 @@ def _define_numbers() -> None:
 
 def main(_: list[str]) -> None:
   """Prepares, trains, concludes."""
+  command.import_jax()
   import jax
   import session
   from continuation import CannotGoOn

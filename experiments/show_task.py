@@ -16,8 +16,12 @@ import sys
 from collections.abc import Mapping
 from typing import Any
 
+# Its parts lie beside it, however it is started.
+sys.path.insert(0, str(pathlib.Path(__file__).parent))
+
 import command
 import pictures
+import places
 import settings as settings_module
 from absl import app, flags
 
@@ -159,15 +163,15 @@ def prepare(request: Request) -> Sheet:
     ValueError: in one sentence, what is wrong and what to do.
   """
   stem = _stem(request.output or request.task)
+  places.require_local_data(request.data)
   header, found = _inspect(request)
   settings = _settings(request, found)
 
+  command.import_jax()
+  command.require_device()
   import own_frames
   import preparation
-  from absl import logging
 
-  # Else jax tells which accelerators it does not find.
-  logging.set_verbosity(logging.ERROR)
   task = preparation.make_task(settings, header)
   needed = request.episodes * -(-task.length // _COLUMNS)
   if request.episodes < 1 or needed > _ROOM:
@@ -229,12 +233,12 @@ def _stem(given: str) -> pathlib.Path:
   Raises:
     ValueError: unless they can be written.
   """
-  path = pathlib.Path(given).expanduser()
+  path = places.locate(given, 'output')
   if given.endswith(os.sep) or path.is_dir() or not path.name:
     raise ValueError(f'--output={given} is a folder; name a file in it.')
   if path.suffix in ('.png', '.pdf'):
     path = path.with_suffix('')
-  command.require_writable(path.absolute().parent, f'--output={given}')
+  places.require_writable(path.absolute().parent, f'--output={given}')
   return path
 
 

@@ -18,8 +18,12 @@ import signal
 import sys
 from typing import Any, NamedTuple, NoReturn
 
+# Its parts lie beside it, however it is started.
+sys.path.insert(0, str(pathlib.Path(__file__).parent))
+
 import children
 import command
+import places
 import study_cells
 import study_grid
 import study_progress
@@ -95,7 +99,7 @@ def _study(console: Console) -> None:
     console.print(f'Checking {len(study.grid)} cells, in {study.folder}')
     cells = study_cells.resolve(study.grid, study.folder)
     rows = study_cells.rows(cells)
-    command.make_folders(study.folder, study.stem)
+    places.make_folders(study.folder, study.stem)
   except study_cells.Mistakes as error:
     for line in error.lines[:-1]:
       command.complain(line)
@@ -195,7 +199,7 @@ def _prepare() -> Study:
     raise ValueError(
       f'--grace is {FLAGS.grace}; it must be a number from 0 on.'
     )
-  file = pathlib.Path(FLAGS.grid).expanduser()
+  file = places.locate(FLAGS.grid, 'grid')
   given = {name: FLAGS[name].value for name in _GIVEN if FLAGS[name].present}
   grid = {
     name: cell._replace(flags=_complete(cell.flags, given))
@@ -204,7 +208,7 @@ def _prepare() -> Study:
   if FLAGS.data_dir and not any('data_dir' in c.flags for c in grid.values()):
     raise ValueError('--data_dir needs --data=tfds; no cell reads from there.')
   folder = FLAGS.folder or pathlib.Path('runs') / file.stem
-  return Study(grid, *command.locate_folders(folder, FLAGS.output))
+  return Study(grid, *places.locate_folders(folder, FLAGS.output))
 
 
 def _complete(own: dict[str, Any], given: dict[str, Any]) -> dict[str, Any]:

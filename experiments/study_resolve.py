@@ -14,6 +14,9 @@ import sys
 from collections.abc import Callable, Mapping
 from typing import Any
 
+# Its parts lie beside it, however it is started.
+sys.path.insert(0, str(pathlib.Path(__file__).parent))
+
 import command
 import conclude
 import continuation

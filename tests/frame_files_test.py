@@ -239,6 +239,23 @@ def test_a_single_array_is_told(file):
   _refused(file, 'damaged .npy')
 
 
+@pytest.mark.parametrize(
+  'shape', [f'({"-" * 8000}1,)', f'({"1+" * 4000}1,)', '(' * 999 + ')' * 999]
+)
+def test_a_header_that_is_nested_too_deep_is_told(file, shape):
+  header = f"{{'descr': '|u1', 'fortran_order': False, 'shape': {shape}}}\n"
+  length = struct.pack('<H', len(header))
+  array = b'\x93NUMPY\x01\x00' + length + header.encode()
+  with zipfile.ZipFile(file, 'w') as archive:
+    archive.writestr('frames.npy', array)
+  _refused(file, 'frames cannot be read', 'fetch the file again')
+  with pytest.raises(DataError) as error:
+    _read(file)
+  assert len(str(error.value)) < len(str(file)) + 200
+  file.write_bytes(array)
+  _refused(file, 'damaged .npy')
+
+
 # What a message says of arrays that hold twenty episodes.
 _WAY = r'(frames(?:\.swapaxes\(0, 1\))?\[\.\.\., None\]) if \w+ are 20 episodes'
 

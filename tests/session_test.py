@@ -294,6 +294,7 @@ def test_paths_with_brackets_are_printed_as_they_are(whole, tmp_path, capsys):
   [
     ('config.json', '{}', 'not that of a run'),
     ('config.json', 'torn', 'config.json'),
+    ('config.json', '[' * 10**5, 'config.json'),
     ('evaluation.json', '{"step": 8', 'evaluation.json'),
     ('evaluation.json', '{}', 'evaluation.json is not that of a run'),
     ('metrics.jsonl', 'x\n{"step": 2}\n', 'metrics.jsonl'),

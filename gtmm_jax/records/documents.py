@@ -74,7 +74,8 @@ def parsed(text: bytes) -> Any:
   """What the text says in JSON, None where it is not JSON."""
   try:
     return json.loads(text)
-  except ValueError:
+  # Nested deeper than Python reads, too.
+  except (ValueError, RecursionError):
     return None
 
 

@@ -4,6 +4,7 @@ import contextlib
 import math
 import pathlib
 import struct
+import textwrap
 import zipfile
 import zlib
 from collections.abc import Callable, Iterator
@@ -20,12 +21,15 @@ _PIECE = 2**24
 # Of a member's own header in a zip file: its length up to the name, what it
 # begins with, and where the lengths of the name and of what follows it stand.
 _LOCAL_HEADER, _LOCAL_MARK, _LOCAL_LENGTHS = 30, b'PK\x03\x04', 26
-# What zipfile and NumPy raise for members that are damaged, encrypted, or
-# packed in a way that is unknown.
+# Characters of what these say that are handed on: a whole header else.
+_LONGEST_REASON = 120
+# What zipfile and NumPy raise for members that are damaged, encrypted, packed
+# in a way that is unknown, or nested deeper than Python reads.
 _DAMAGE = (
   zipfile.BadZipFile,
   zlib.error,
   EOFError,
+  MemoryError,
   OSError,
   RuntimeError,
   ValueError,
@@ -257,6 +261,8 @@ def _data_offset(file: pathlib.Path, info: zipfile.ZipInfo) -> int:
 
 
 def _damaged(file: pathlib.Path, name: str, why: Any) -> DataError:
+  brief = textwrap.shorten(str(why), _LONGEST_REASON, placeholder=' ...')
   return DataError(
-    f'{file}: {name} cannot be read ({why}); save or fetch the file again.'
+    f'{file}: {name} cannot be read ({brief or "it is nested too deep"}); save '
+    f'or fetch the file again.'
   )
