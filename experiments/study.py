@@ -112,6 +112,9 @@ def _study(console: Console) -> None:
 
 def _run(cells: list[Cell], console: Console) -> set[str]:
   """Runs what is not complete; returns the names of cells that failed."""
+  doubts = [(cell.name, doubt) for cell in cells for doubt in cell.doubts]
+  for line in study_cells.tell(doubts):
+    console.print(f'warning  {line}')
   left = [cell for cell in cells if not cell.is_complete]
   complete = len(cells) - len(left)
   if complete:

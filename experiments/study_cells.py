@@ -33,6 +33,7 @@ class Cell(NamedTuple):
     episodes: of the evaluation, at least.
     is_evaluated: whether its evaluation was there when it was resolved.
     is_complete: whether its figures were there, too.
+    doubts: what may be wrong with its data, in sentences.
   """
 
   name: str
@@ -44,6 +45,7 @@ class Cell(NamedTuple):
   episodes: int
   is_evaluated: bool
   is_complete: bool
+  doubts: list[str]
 
   @property
   def log(self) -> pathlib.Path:
@@ -59,18 +61,27 @@ class Mistakes(ValueError):
   """
 
   def __init__(self, problems: Mapping[str, str]) -> None:
-    # Often one mistake is in every cell.
-    cells_of: dict[str, list[str]] = {}
-    for name, problem in problems.items():
-      cells_of.setdefault(problem, []).append(name)
-    self.lines = []
-    for problem, (first, *others) in list(cells_of.items())[:_TOLD]:
-      more = f' and {len(others)} more' if others else ''
-      self.lines.append(f'{first}{more}: {problem}')
-    left = sum(map(len, list(cells_of.values())[_TOLD:]))
+    told = tell(problems.items())
+    self.lines = told[:_TOLD]
+    left = len(told) - len(self.lines)
     if left:
-      self.lines.append(f'{left} more cells have mistakes.')
+      self.lines.append(f'{left} more mistakes are in other cells.')
     super().__init__(' '.join(self.lines))
+
+
+def tell(said: Iterable[tuple[str, str]]) -> list[str]:
+  """Returns a line for each thing that is said of cells, often of all of them.
+
+  Args:
+    said: names of cells, each with a sentence.
+  """
+  cells_of: dict[str, list[str]] = {}
+  for name, sentence in said:
+    cells_of.setdefault(sentence, []).append(name)
+  return [
+    f'{first}{f" and {len(others)} more" if others else ""}: {sentence}'
+    for sentence, (first, *others) in cells_of.items()
+  ]
 
 
 def resolve(
@@ -135,15 +146,17 @@ def steps_done(cell: Cell) -> int:
   """The step of a cell's last report, 0 where there is none."""
   try:
     with (cell.workdir / 'metrics.jsonl').open('rb') as file:
-      file.seek(-min(_TAIL, file.seek(0, os.SEEK_END)), os.SEEK_END)
-      lines = file.read().split(b'\n')
+      size = file.seek(0, os.SEEK_END)
+      # From its beginning, where a line is longer than that.
+      for start in (max(0, size - _TAIL), 0):
+        file.seek(start)
+        # The last line may be torn, and the first begin in the middle.
+        for line in reversed(file.read().split(b'\n')):
+          record = records.documents.parsed(line)
+          if isinstance(record, dict) and isinstance(record.get('step'), int):
+            return record['step']
   except OSError:
-    return 0
-  # The last may be torn, and the first begin in the middle.
-  for line in reversed(lines):
-    record = records.documents.parsed(line)
-    if isinstance(record, dict) and isinstance(record.get('step'), int):
-      return record['step']
+    pass
   return 0
 
 

@@ -43,7 +43,8 @@ def resolve(
   Returns:
     For each name either `problem`, what run.py would say is wrong, or `config`,
     what its config.json would hold, `steps`, `episodes` of its evaluation,
-    `is_evaluated`, and `is_complete`, which has figures, too.
+    `is_evaluated`, `is_complete`, which has figures, too, and `doubts` about
+    its data.
   """
   foreign = set(flags.FLAGS)
   run.define_flags()
@@ -121,6 +122,7 @@ def _resolve(request: Any, load: Callable[..., Any]) -> dict[str, Any]:
       workdir, settings.steps, settings.evaluation_episodes
     ),
     'is_complete': is_complete,
+    'doubts': list(prepared.images.doubts),
   }
 
 

@@ -1,5 +1,6 @@
 """Tests of the workdir: nothing half written, nothing lost, nothing NaN."""
 
+import concurrent.futures
 import json
 import os
 import pathlib
@@ -108,6 +109,20 @@ def test_a_document_is_replaced_wholly_or_not_at_all(
       write(tmp_path, {'step': 2})
   assert read(tmp_path) == {'step': 1}
   assert os.listdir(tmp_path) == [name]
+
+
+def test_two_that_write_a_document_at_once_leave_it_whole(tmp_path):
+  path = tmp_path / 'table.json'
+
+  # As processes of two containers do, whose numbers are the same.
+  def write(value):
+    for _ in range(50):
+      records.documents.replace_document(path, {'rows': [value] * 1000})
+      assert len(set(records.documents.read_document(path)['rows'])) == 1
+
+  with concurrent.futures.ThreadPoolExecutor() as pool:
+    list(pool.map(write, range(2)))
+  assert [each.name for each in tmp_path.iterdir()] == ['table.json']
 
 
 @pytest.mark.parametrize('text', ['', '{"step": 1', '[1]', '\x00\x00'])

@@ -139,3 +139,36 @@ def test_data_are_read_once_for_cells_that_share_them():
     2,
   ]
   assert loaded(other, 'tfds', None, None) == 3
+
+
+@pytest.mark.slow
+def test_a_study_trains_and_knows_what_is_complete(tmp_path):
+  def study(**changes):
+    sizes = {'batch_size': 2, 'evaluation_episodes': 10}
+    flags = {**_GOOD, **sizes, **changes}
+    block = {'flags': flags, 'over': {'seed': [0, 1]}}
+    (tmp_path / 'grid.json').write_text(json.dumps({'cells': [block]}))
+    return subprocess.run(
+      [sys.executable, str(EXPERIMENTS / 'study.py'), '--grid=grid.json'],
+      cwd=tmp_path,
+      env=program_flags.environment(),
+      capture_output=True,
+      text=True,
+      check=False,
+    )
+
+  first = study()
+  assert first.returncode == 0, first.stdout + first.stderr
+  folder = tmp_path / 'runs' / 'grid'
+  row = json.loads((folder / 'table.json').read_text())['perfect_recall-ntm']
+  assert row['n'] == 2 and row['step'] == 3
+  logs = {log: log.read_bytes() for log in folder.glob('*.log')}
+  assert len(logs) == 2
+  again = study()
+  assert again.returncode == 0 and '2 of 2 cells are complete' in again.stdout
+  other = study(batch_size=3)
+  assert other.returncode == 2
+  lines = other.stderr.splitlines()
+  assert len(lines) == 1
+  assert 'seed=0 and 1 more: The workdir was begun with other' in lines[0]
+  assert {log: log.read_bytes() for log in folder.glob('*.log')} == logs

@@ -132,7 +132,7 @@ def test_a_replica_that_failed_is_told(tmp_path):
 def _cell(name, row, **settings):
   config = {'settings': settings, 'data': {'checksum': '0'}}
   return study_cells.Cell(
-    name, row, {}, pathlib.Path(name), config, 3, 9, True, True
+    name, row, {}, pathlib.Path(name), config, 3, 9, True, True, []
   )
 
 

@@ -46,7 +46,8 @@ for name, flags in asked['cells'].items():
   done = records.read_evaluation(workdir) is not None
   drawn = (workdir / 'figures').exists()
   found[name] = {'config': own, 'steps': int(flags['steps']), 'episodes': 20,
-                 'is_evaluated': done, 'is_complete': done and drawn}
+                 'is_evaluated': done, 'is_complete': done and drawn,
+                 'doubts': ['is it so?'] if flags['steps'] == 2 else []}
   if int(flags['steps']) < 1:
     found[name] = {'problem': 'too few steps'}
   if old and old['settings'] != own['settings']:
@@ -295,6 +296,17 @@ def test_nothing_runs_where_a_cell_has_a_mistake(tmp_path):
     '-c: perfect_recall-ntm and 1 more: too few steps'
   ]
   assert not (tmp_path / 'runs').exists()
+
+
+def test_doubts_about_data_are_told_before_the_first_run(tmp_path):
+  grid = _grid(
+    tmp_path, _block(['lru'], steps=2), _block(['dnc'], ['rotation'])
+  )
+  out = _study(tmp_path, grid).stdout.splitlines()
+  warning = 'warning  perfect_recall-lru and 1 more: is it so?'
+  assert out.index(warning) < min(
+    index for index, line in enumerate(out) if 'begins' in line
+  )
 
 
 def test_seeds_share_a_row(tmp_path):
