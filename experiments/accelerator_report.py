@@ -10,6 +10,7 @@ SCRATCH is where the parts of the check leave their logs and their numbers.
 import argparse
 import importlib.metadata
 import json
+import math
 import os
 import pathlib
 import platform
@@ -199,6 +200,7 @@ def _run(workdir: pathlib.Path) -> dict[str, Any] | None:
     return None
   lines = records.read_metrics(workdir)
   evaluation = records.read_evaluation(workdir)
+  settled_at = records.settled_at(lines) or math.inf
   run = {
     'settings': config['settings'],
     'data': config['data'],
@@ -206,7 +208,7 @@ def _run(workdir: pathlib.Path) -> dict[str, Any] | None:
       {
         'step': line['step'],
         'seconds': line['seconds'],
-        **_values(records.summarise(line)),
+        **_values(records.summarise(line, line['step'] >= settled_at)),
       }
       for line in lines
     ],
@@ -218,7 +220,7 @@ def _run(workdir: pathlib.Path) -> dict[str, Any] | None:
       'episodes': evaluation['episodes'],
       'entropy_floor': evaluation['entropy_floor'],
       'failed_replicas': records.failed_replicas(evaluation),
-      **_values(records.summarise(evaluation)),
+      **_values(records.summarise(evaluation, settled_at < math.inf)),
       'kl_per_frame': _mean_of_finite(evaluation['kl']),
     }
   return run

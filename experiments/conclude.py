@@ -42,17 +42,44 @@ _ROWS = {
 _ALWAYS = ('negative_bound', 'kl_new', 'kl_predictable', 'kl_last', 'ratio')
 
 
-def headline(line: dict[str, Any]) -> str:
-  """Negative bound and KL ratio of a line of the records, means over replicas.
+# What a headline tells of evaluations beside bound and ratio, each with what it
+# stands beside, where there is such a thing.
+_BESIDE = {
+  'retrieval_ahead': ('retrieved ahead', 'retrieval_ahead_chance', 'by chance'),
+  'retrieval_free': ('retrieved free', 'retrieval_free_chance', 'by chance'),
+  'dream_error': ('error of dreams', 'copy_error', 'of the nearest frame'),
+}
 
-  Not a number where no replica is left.
+
+def headline(line: dict[str, Any], has_settled: bool) -> str:
+  """Tells means over replicas: of a line of metrics, or of an evaluation.
+
+  Args:
+    line: its `held_out`, if it is there, is told of, too.
+    has_settled: whether the KL ratio counts; `records.settled_at` says.
+
+  Returns:
+    Negative bound and KL ratio; of held-out episodes also retrieval beside
+    chance. A '-' stands for what there is none of.
   """
-  summary = records.summarise(line)
-  nothing = records.MeanAndError(float('nan'), None)
-  bound, ratio = (
-    summary[name] or nothing for name in ('negative_bound', 'ratio')
-  )
-  return f'negative bound {bound.mean:,.1f}  KL ratio {ratio.mean:.3f}'
+  summary = records.summarise(line, has_settled)
+  parts = [
+    f'negative bound {_short(summary["negative_bound"], ",.1f")}',
+    f'KL ratio {_short(summary["ratio"], ".3f")}',
+  ]
+  for name, (told, other, told_of_other) in _BESIDE.items():
+    if summary.get(name) is not None:
+      parts.append(
+        f'{told} {_short(summary[name], ".3f")} '
+        f'({_short(summary[other], ".3f")} {told_of_other})'
+      )
+  if 'held_out' in line:
+    parts.append(f'held out: {headline(line["held_out"], has_settled)}')
+  return '  '.join(parts)
+
+
+def _short(value: records.MeanAndError | None, form: str) -> str:
+  return '-' if value is None else format(value.mean, form)
 
 
 def is_complete(workdir: pathlib.Path, settings: Any) -> bool:
@@ -116,7 +143,9 @@ def conclude(
 def show(workdir: pathlib.Path, settings: Any, console: Console) -> None:
   """Prints the table of results and where the figures are."""
   evaluation = records.read_evaluation(workdir)
-  summary = records.summarise(evaluation)
+  lines = records.read_metrics(workdir)
+  has_settled = records.settled_at(lines) is not None
+  summary = records.summarise(evaluation, has_settled)
   failed = records.failed_replicas(evaluation)
   bounds = records.by_replica(evaluation)['negative_bound']
   left_out = set(np.flatnonzero(np.isnan(bounds)).tolist())
@@ -125,7 +154,8 @@ def show(workdir: pathlib.Path, settings: Any, console: Console) -> None:
   )
   console.print(
     f'{evaluation["episodes"]:,} held-out episodes, '
-    f'{settings.replicas - len(left_out)} replicas'
+    f'{settings.replicas - len(left_out)} replicas: '
+    f'{headline(evaluation, has_settled)}'
   )
   table = Table()
   table.add_column('')
@@ -136,6 +166,11 @@ def show(workdir: pathlib.Path, settings: Any, console: Console) -> None:
     if summary.get(name) is not None or name in _ALWAYS:
       table.add_row(label, *_cells(summary[name]))
   console.print(table)
+  if not has_settled:
+    console.print(
+      'No KL ratio is shown: it says nothing before the KL of new frames has '
+      'changed by less than 10% between two reports at least 100 steps apart.'
+    )
   if evaluation['entropy_floor'] is not None:
     console.print(
       f'The entropy of grey pixels alone makes '

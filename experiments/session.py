@@ -134,6 +134,7 @@ def _train(
     return state
   lines = records.read_metrics(prepared.workdir)
   before = lines[-1]['seconds'] if lines else 0.0
+  settled_at = records.settled_at(lines)
   started = time.perf_counter()
 
   def images_at(step: int) -> Any:
@@ -153,7 +154,10 @@ def _train(
         line = _report(prepared, step, seconds, state)
         state = reset(state, programs.own, programs.own, 0)
         checkpoints.save(manager, step, replicas.gather(state))
-        shown.report(step, conclude.headline(line))
+        if settled_at is None:
+          lines.append(line)
+          settled_at = records.settled_at(lines)
+        shown.report(step, conclude.headline(line, settled_at is not None))
       if ends:
         break
       until = settings.report_every - step % settings.report_every

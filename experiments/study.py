@@ -171,7 +171,9 @@ def _told(cell: Cell) -> tuple[str, bool]:
     ratio = study_rows.read([cell.workdir])['summary']['ratio']
   except (ValueError, KeyError, TypeError) as error:
     return f'left damaged records: {error!r}', True
-  told = '-' if ratio is None else f'{ratio[0]:.3f}'
+  told = '- (nothing predictable, or too few steps to tell)'
+  if ratio is not None:
+    told = f'{ratio[0]:.3f}'
   return f'KL predictable / new {told}', False
 
 

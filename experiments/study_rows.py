@@ -29,6 +29,7 @@ def read(workdirs: Sequence[pathlib.Path]) -> dict[str, Any]:
     ValueError: if a file of a run is damaged, or missing.
   """
   pooled = evaluation(workdirs)
+  has_settled = records.settled_at(metrics(workdirs)) is not None
   origins = [_origin(workdir) for workdir in workdirs]
   seconds = [each['training_seconds'] for each in origins]
   together = {}
@@ -45,7 +46,7 @@ def read(workdirs: Sequence[pathlib.Path]) -> dict[str, Any]:
         for seed, each in zip(seeds, origins, strict=True)
       ],
     }
-  values = records.by_replica(pooled)
+  values = records.by_replica(pooled, has_settled)
   return {
     **origins[0],
     **together,
@@ -53,7 +54,7 @@ def read(workdirs: Sequence[pathlib.Path]) -> dict[str, Any]:
     'episodes': pooled['episodes'],
     'failed_replicas': records.failed_replicas(pooled),
     'n': int(np.isfinite(values['negative_bound']).sum()),
-    'summary': records.summarise(pooled),
+    'summary': records.summarise(pooled, has_settled),
     'replicas': values,
   }
 

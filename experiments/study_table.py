@@ -37,7 +37,9 @@ _TOLD = (
   'of predictable frames, over held-out episodes: mean ± standard error over '
   'n replicas, of all seeds, where there are several. New frames of '
   'similarity-cued recall include the cue. Of the two answers of parity recall '
-  'half are right for who knows but their places.'
+  'half are right for who knows but their places. There is no ratio (-) where '
+  'nothing is predictable, or before the KL of new frames has changed by less '
+  'than 10% between two reports at least 100 steps apart.'
 )
 
 

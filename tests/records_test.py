@@ -436,3 +436,62 @@ def test_summary_is_the_same_before_and_after_the_disk(tmp_path):
 def test_summary_refuses_columns_of_unlike_lengths():
   with pytest.raises(ValueError):
     records.summarise(_evaluation(kl_last=[1.0]))
+
+
+# KL of new frames of perfect recall, `introspective`, two replicas, as run.py
+# reported it; beside it the ratio fell from 0.85 at step 200 to 0.31 at 700.
+_LEARNING = {
+  50: [9.42, 9.56],
+  100: [4.89, 4.42],
+  150: [7.12, 7.11],
+  200: [9.95, 10.32],
+  250: [11.47, 12.16],
+  300: [12.26, 12.92],
+  350: [12.85, 13.57],
+  400: [13.36, 13.98],
+  450: [13.72, 14.51],
+}
+
+
+def _reports(kl_new):
+  return [{'step': step, 'kl_new': kl} for step, kl in kl_new.items()]
+
+
+def test_a_ratio_counts_once_the_kl_of_new_frames_has_settled():
+  lines = _reports(_LEARNING)
+  # 12.6 at step 300, 13.7 at step 400; 11.8 and 13.2 at 250 and 350.
+  assert records.settled_at(lines) == 400
+  assert records.settled_at(lines[1::2]) == 400
+  assert records.settled_at(lines[:-2]) is None
+  assert records.settled_at([]) is None
+  # Later jumps of training take no ratio back.
+  assert records.settled_at([*lines, *_reports({500: [30.0, 40.0]})]) == 400
+
+
+@pytest.mark.parametrize(
+  'kl_new, step',
+  [
+    ({1: [10.0], 100: [10.0]}, None),  # 99 steps apart.
+    ({1: [10.0], 101: [10.9]}, 101),
+    ({1: [10.0], 101: [11.1]}, None),
+    ({1: [10.0], 101: [9.1]}, 101),
+    ({1: [10.0], 101: [8.9]}, None),
+    # Not that of step 1, but the latest that is far enough away.
+    ({1: [10.0], 50: [20.0], 150: [10.0]}, None),
+    ({1: [10.0], 50: [20.0], 149: [10.0], 150: [20.0]}, 149),
+    # One replica fails: the other is compared with itself.
+    ({1: [1.0, 10.0], 101: [None, 10.0]}, 101),
+    ({1: [1.0], 101: [None]}, None),
+    # Nothing new.
+    ({1: None, 101: None}, None),
+    ({1: [0.0], 101: [0.0]}, None),
+  ],
+)
+def test_reports_are_compared_with_the_latest_far_enough_before(kl_new, step):
+  assert records.settled_at(_reports(kl_new)) == step
+
+
+def test_a_run_that_has_not_settled_has_no_ratio():
+  summary = records.summarise(_evaluation(), has_settled=False)
+  assert summary.pop('ratio') is None
+  assert None not in summary.values()

@@ -375,6 +375,9 @@ def test_a_complete_run_prints_its_summary_and_trains_nothing(
   _run(whole, report_every=3, recompute='steps')
   out = capsys.readouterr().out
   assert 'complete' in out and 'KL predictable / new' in out
+  # After eight steps a ratio says nothing; retrieval stands beside chance.
+  assert 'KL ratio -  retrieved ahead 0.' in out and 'by chance)' in out
+  assert 'No KL ratio is shown' in out
   assert str(whole / 'figures' / 'results.png') in out
   assert (whole / 'metrics.jsonl').read_bytes() == before
 

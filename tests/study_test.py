@@ -92,7 +92,9 @@ arrays = {
   'kl_predictable': np.array([5.0, 6.0]) + seed,
   'failed_at': np.array([None, None], object),
 }
-records.append_metrics(folder, {'step': 3, 'seconds': 7.5, **arrays})
+# Far enough apart for a ratio to count.
+for step, seconds in ((3, 7.0), (103, 7.5)):
+  records.append_metrics(folder, {'step': step, 'seconds': seconds, **arrays})
 records.write_evaluation(folder, {
   'step': 3, 'episodes': 20, **arrays,
   'predictable': np.array([0.0, 0.0, 1.0]),

@@ -12,6 +12,7 @@ from gtmm_jax.records.summary import (
   by_replica,
   failed_replicas,
   pool,
+  settled_at,
   summarise,
 )
 from gtmm_jax.records.workdir import (
@@ -38,6 +39,7 @@ __all__ = [
   'read_evaluation',
   'read_metrics',
   'require_same_settings',
+  'settled_at',
   'summarise',
   'write_config',
   'write_evaluation',

@@ -31,6 +31,10 @@ _OF_EVALUATIONS = (
 # A list over frames, which may be as many as replicas.
 _OF_TIME = ('predictable',)
 
+# The KL ratio says nothing while the KL of new frames still moves by as much
+# as this share of it, between reports at least so many steps apart.
+_MOVING, _STEPS_APART = 0.1, 100
+
 
 class MeanAndError(NamedTuple):
   """A mean over replicas and its standard error, both in the mean's unit.
@@ -42,7 +46,9 @@ class MeanAndError(NamedTuple):
   standard_error: float | None
 
 
-def by_replica(evaluation: Mapping[str, Any]) -> dict[str, np.ndarray]:
+def by_replica(
+  evaluation: Mapping[str, Any], has_settled: bool = True
+) -> dict[str, np.ndarray]:
   """Returns the value of each replica for each metric that has one.
 
   Args:
@@ -53,11 +59,13 @@ def by_replica(evaluation: Mapping[str, Any]) -> dict[str, np.ndarray]:
       `dream_similarity` and those of a copy, and the same, and `dream_psnr`
       (dB), over all dreamed frames, with `_all` at their ends, beside those of
       the last frame seen, `last_error_all` and so on; each `[R]`.
+    has_settled: whether `settled_at` found a step in the run; without one, the
+      ratio says nothing and is left out.
 
   Returns:
     Those names, and `ratio`, `kl_predictable / kl_new` (at least 0, no unit),
-    each [R]: not a number where a replica failed, its bound is not finite or
-    its value is null.
+    each [R]: not a number where a replica failed, its bound is not finite, its
+    value is null or the ratio is left out.
 
   Raises:
     ValueError: the arrays are not of one length.
@@ -79,7 +87,7 @@ def by_replica(evaluation: Mapping[str, Any]) -> dict[str, np.ndarray]:
   values = {
     name: np.where(alive, column, np.nan) for name, column in values.items()
   }
-  whole = values['kl_new']
+  whole = values['kl_new'] if has_settled else np.nan
   values['ratio'] = values['kl_predictable'] / np.where(whole, whole, np.nan)
   return values
 
@@ -117,14 +125,50 @@ def _pool(
   return pooled
 
 
-def summarise(evaluation: Mapping[str, Any]) -> dict[str, MeanAndError | None]:
+def summarise(
+  evaluation: Mapping[str, Any], has_settled: bool = True
+) -> dict[str, MeanAndError | None]:
   """Returns means and standard errors of `by_replica`.
 
   A replica whose value is not a number counts for nothing; None where no value
-  is left, as where nothing is predictable.
+  is left, as where nothing is predictable, or the run has not settled.
   """
-  values = by_replica(evaluation)
+  values = by_replica(evaluation, has_settled)
   return {name: _mean_and_error(column) for name, column in values.items()}
+
+
+def settled_at(lines: Sequence[Mapping[str, Any]]) -> int | None:
+  """Returns the step from which on the KL ratio of a run tells something.
+
+  A model that has learned nothing pays about as little for new frames as for
+  predictable ones, and the ratio of two such numbers can be anything. It counts
+  from the first line on whose KL of new frames differs by less than 10% from
+  that of the latest line at least 100 steps before.
+
+  Args:
+    lines: of `metrics.jsonl`, as read or as written: `step` and `kl_new [R]`,
+      nats. A mean over the replicas that are alive in both lines is compared.
+
+  Returns:
+    The step of that line, None where there is none.
+  """
+  before = -1
+  for line in lines:
+    latest = line['step'] - _STEPS_APART
+    while lines[before + 1]['step'] <= latest:
+      before += 1
+    if before >= 0 and _is_near(lines[before], line):
+      return line['step']
+  return None
+
+
+def _is_near(*lines: Mapping[str, Any]) -> bool:
+  """Whether KL of new frames differs by less than 10% in the second line."""
+  both = np.array(
+    [np.ravel(documents.as_json(line['kl_new'])) for line in lines], float
+  )
+  before, now = both[:, np.isfinite(both).all(axis=0)].sum(axis=1)
+  return bool(abs(now - before) < _MOVING * before)
 
 
 def failed_replicas(evaluation: Mapping[str, Any]) -> list[tuple[int, int]]:
