@@ -189,7 +189,7 @@ def document(prepared: preparation.Prepared, seconds: float) -> dict[str, Any]:
   settings, device = prepared.config['settings'], prepared.config['device']
   names = ('task', 'model', 'preset', 'batch_size', *presets.EPISODE_SETTINGS)
   names += ('store', 'order', 'top_k', 'nearest', 'without')
-  names += ('recompute', 'precision')
+  names += ('recompute', 'precision', 'key_generator', 'x64')
   return {
     'settings': {
       **{name: settings[name] for name in names},

@@ -238,8 +238,9 @@ def define_computing_flags() -> None:
     'precision',
     'default',
     presets.PRECISIONS,
-    'Of products, whose sums are float32 always; by default what jax takes '
-    'on the device. CPUs multiply in float32 whatever is said.',
+    'Of products, whose sums are float32 always; by default what '
+    'JAX_DEFAULT_MATMUL_PRECISION says, else what jax takes on the device. '
+    'CPUs multiply in float32 whatever is said.',
   )
 
 

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import filelock
+import jax_settings
 import places
 from settings import Settings, may_differ
 
@@ -76,10 +77,12 @@ def require(workdir: pathlib.Path, steps: int, new: dict[str, Any]) -> None:
   new['earlier'] = old.get('earlier', [])
   if any(ran_on[name] != new[name] for name in ran_on):
     new['earlier'] = [*new['earlier'], ran_on]
+  was = jax_settings.BEFORE | old['settings']
   records.require_same_settings(
-    {**old['settings'], 'data': old['data']['checksum']},
+    {**was, 'data': old['data']['checksum']},
     {**new['settings'], 'data': new['data']['checksum']},
     may_differ(new['settings']['device_megabytes'] is not None),
+    jax_settings.remedies(was),
   )
   lines = records.read_metrics(workdir)
   if lines and lines[-1]['step'] > steps:

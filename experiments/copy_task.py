@@ -97,7 +97,7 @@ def main(_: list[str]) -> None:
 
 
 def _settings() -> dict[str, Any]:
-  """What the flags say; raises `ValueError` where it makes no sense."""
+  """What is set; raises `ValueError` where flags make no sense."""
   for name in FLAGS.core:
     if name not in CORES:
       raise ValueError(
@@ -122,6 +122,8 @@ def _settings() -> dict[str, Any]:
     raise ValueError(
       f'--learning_rate is {FLAGS.learning_rate}; it must lie between 0 and 1.'
     )
+  import jax_settings
+
   return {
     # Each once, in the order given.
     'core': list(dict.fromkeys(FLAGS.core)),
@@ -129,16 +131,22 @@ def _settings() -> dict[str, Any]:
     **{name: FLAGS[name].value for name in _NUMBERS},
     'longest': longest,
     'learning_rate': FLAGS.learning_rate,
+    'precision': jax_settings.precision('default'),
+    **jax_settings.in_force(),
   }
 
 
 def _require_same(workdir: pathlib.Path, settings: dict[str, Any]) -> None:
   """Raises `ValueError` where results would take the place of others."""
+  import jax_settings
+
   from gtmm_jax import records
 
   old = records.read_config(workdir)
   if old is not None:
-    records.require_same_settings(old.get('settings', {}), settings, ())
+    was = jax_settings.BEFORE | {'precision': 'default'}
+    was |= old.get('settings', {})
+    records.require_same_settings(was, settings, (), jax_settings.remedies(was))
   elif records.read_metrics(workdir):
     raise ValueError(
       f'{workdir} has records of something else; name another --workdir.'
@@ -249,11 +257,12 @@ def _learn(
   """Trains one core with one seed; what came out, as evaluation.json has it."""
   import copy_training
   import jax
+  import jax_settings
   import progress
 
   from gtmm_jax import records
 
-  key = jax.random.key(run['seed'])
+  key = jax_settings.key(run['seed'])
   state = copy_training.initial_state(problem, key)
   learned_at, step, began = None, 0, time.perf_counter()
   title = f'{run["core"]}, seed {run["seed"]}'

@@ -4,6 +4,7 @@ from collections.abc import Callable
 from typing import Any
 
 import jax
+import jax_settings
 import numpy as np
 
 from gtmm_jax import (
@@ -102,7 +103,7 @@ def _fit_judge(loaded: Any) -> tuple[Any, float]:
   """A classifier of the training digits, and its accuracy on held-out ones."""
 
   def fit(training, held_out):
-    params = classifier.fit(jax.random.key(0), training, _CLASSES)
+    params = classifier.fit(jax_settings.key(0), training, _CLASSES)
     return params, classifier.accuracy(params, held_out)
 
   params, accuracy = jax.jit(fit)(loaded.training, loaded.held_out)

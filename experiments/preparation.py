@@ -10,6 +10,7 @@ import command
 import continuation
 import jax
 import jax.numpy as jnp
+import jax_settings
 import own_frames
 import places
 import settings as settings_module
@@ -113,6 +114,7 @@ def prepare(
   given = dataclasses.asdict(request)
   for name in ('preset', 'workdir', 'data', 'data_dir', 'device_megabytes'):
     del given[name]
+  given['precision'] = jax_settings.precision(request.precision)
   header = own_frames.inspect(request.task, request.data)
   given['found'] = own_frames.found(header)
   name, why = request.preset, 'as asked'
@@ -152,16 +154,8 @@ def prepare(
     why=why,
   )
   continuation.require(workdir, settings.steps, prepared.config)
-  _set_precision(settings.precision)
+  jax_settings.set_precision(request.precision)
   return prepared
-
-
-def _set_precision(precision: str) -> None:
-  """Sets that of all products of this program."""
-  jax.config.update(
-    'jax_default_matmul_precision',
-    None if precision == 'default' else precision,
-  )
 
 
 def _make_model(
@@ -280,6 +274,7 @@ def _config(
       'device_megabytes': own_frames.limit(
         settings, loaded, request.device_megabytes
       ),
+      **jax_settings.in_force(),
     },
     'data': {
       'flag': request.data,
@@ -296,5 +291,5 @@ def _config(
 
 def replica_keys(settings: Settings) -> jax.Array:
   """One key for each replica, a function of (seed, replica) alone, [R]."""
-  fold = functools.partial(jax.random.fold_in, jax.random.key(settings.seed))
+  fold = functools.partial(jax.random.fold_in, jax_settings.key(settings.seed))
   return jax.vmap(fold)(jnp.arange(settings.replicas))

@@ -34,7 +34,8 @@ class Settings:
     without: parts that it goes without, with commas between, or 'none'.
     binarize: whether pixels are sampled from their grey values.
     recompute: what gradients compute again rather than keep.
-    precision: of products; what they are summed in is float32.
+    precision: of products, as it is in force; what they are summed in is
+      float32.
     report_every: steps between two lines of the records.
     evaluation_episodes: held-out episodes at the end.
   """

@@ -253,12 +253,13 @@ def draw(sheet: Sheet) -> list[pathlib.Path]:
   """
   import jax
   import jax.numpy as jnp
+  import jax_settings
   import numpy as np
 
   from gtmm_jax import figures
 
   fold = functools.partial(
-    jax.random.fold_in, jax.random.key(sheet.settings.seed)
+    jax.random.fold_in, jax_settings.key(sheet.settings.seed)
   )
   keys = jax.vmap(fold)(jnp.arange(sheet.episodes))
   sample = jax.jit(jax.vmap(sheet.task.sample, in_axes=(0, None)))

@@ -116,6 +116,8 @@ def test_json_says_what_was_measured_where_and_on_what(measured):
     'without': 'none',
     'recompute': 'nothing',
     'precision': 'default',
+    'key_generator': 'threefry2x32',
+    'x64': False,
     # The VRNN has none.
     'slots': None,
   }

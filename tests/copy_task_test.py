@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from experiments import continuation, copy_training
+from experiments import continuation, copy_training, jax_settings
 from gtmm_jax import records
 
 PROGRAM = (
@@ -255,6 +255,11 @@ def test_the_same_command_gives_the_same_numbers_in_place_of_the_old(
   settings |= {'core': ['lstm'], 'seed': [0]}
   workdir = tmp_path / 'run'
   given = {**settings, 'core': 'lstm', 'seed': 0, 'workdir': workdir}
+  # What jax is told is recorded, too, and no flag sets it here.
+  for name in ('precision', *jax_settings.in_force()):
+    assert (
+      given.pop(name) == {**jax_settings.BEFORE, 'precision': 'default'}[name]
+    )
   flags = [f'--{name}={value}' for name, value in given.items()]
   old = {'core': 'dnc', 'seed': 7, 'step': 1, 'bits': 1.0}
   records.append_metrics(workdir, old)

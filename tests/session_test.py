@@ -23,6 +23,7 @@ import command
 import conclude
 import continuation
 import drawing
+import jax_settings
 import own_episodes
 import preparation
 import program_flags
@@ -573,13 +574,67 @@ def test_other_settings_do_not_go_on_in_the_same_folder(whole, change, named):
 
 
 def test_precision_is_that_of_all_products_of_the_program(tmp_path):
-  for precision, expected in (('bfloat16', 'bfloat16'), ('default', None)):
-    prepared = preparation.prepare(
-      _request(tmp_path / 'run', precision=precision, recompute='everything')
-    )
-    assert prepared.config['settings']['precision'] == precision
-    assert jax.config.jax_default_matmul_precision == expected
-    assert prepared.problem.recompute == 'everything'
+  config = jax.config
+  told = config.jax_default_matmul_precision
+  try:
+    for given, before, after, recorded in (
+      # What jax was told stays, unless the flag says otherwise.
+      ('default', None, None, 'default'),
+      ('default', 'highest', 'highest', 'float32'),
+      ('default', 'bfloat16', 'bfloat16', 'bfloat16'),
+      ('tensorfloat32', 'highest', 'tensorfloat32', 'tensorfloat32'),
+    ):
+      config.update('jax_default_matmul_precision', before)
+      prepared = preparation.prepare(
+        _request(tmp_path / 'run', precision=given, recompute='everything')
+      )
+      assert prepared.config['settings']['precision'] == recorded
+      assert config.jax_default_matmul_precision == after
+      assert prepared.problem.recompute == 'everything'
+  finally:
+    config.update('jax_default_matmul_precision', told)
+
+
+def test_a_run_goes_on_with_what_jax_was_told_when_it_began(whole, tmp_path):
+  begun = records.read_config(whole)
+  assert begun['settings']['key_generator'] == 'threefry2x32'
+  workdir = tmp_path / 'older'
+  # Records of before jax's settings were in them, and others.
+  for settings in (
+    {
+      name: value
+      for name, value in begun['settings'].items()
+      if name not in jax_settings.BEFORE
+    },
+    begun['settings'],
+  ):
+    records.write_config(workdir, {**begun, 'settings': settings})
+    preparation.prepare(_request(workdir))
+    for told, words in (
+      (
+        jax.default_prng_impl('rbg'),
+        "'rbg' now; set JAX_DEFAULT_PRNG_IMPL=threefry2x32",
+      ),
+      (jax.threefry_partitionable(False), 'JAX_THREEFRY_PARTITIONABLE=True'),
+      (
+        jax.default_matmul_precision('highest'),
+        "precision ('default' in the workdir, 'float32' now; give --precision",
+      ),
+    ):
+      with (
+        told,
+        pytest.raises(records.SettingsDiffer, match=re.escape(words)) as caught,
+      ):
+        preparation.prepare(_request(workdir))
+      assert '\n' not in str(caught.value)
+
+
+def test_keys_are_of_the_generator_that_jax_is_told_to_take(tmp_path):
+  with jax.default_prng_impl('rbg'):
+    prepared = preparation.prepare(_request(tmp_path))
+    keys = preparation.replica_keys(prepared.settings)
+  assert prepared.config['settings']['key_generator'] == 'rbg'
+  assert jax.random.key_impl(keys) == 'rbg'
 
 
 def test_other_data_do_not_go_on_in_the_same_folder(whole, monkeypatch):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import os
+import types
 from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any
@@ -47,7 +48,10 @@ def read_config(workdir: _Workdir) -> dict[str, Any] | None:
 
 
 def require_same_settings(
-  old: Mapping[str, Any], new: Mapping[str, Any], may_differ: Collection[str]
+  old: Mapping[str, Any],
+  new: Mapping[str, Any],
+  may_differ: Collection[str],
+  remedies: Mapping[str, str] = types.MappingProxyType({}),
 ) -> None:
   """Checks that a run goes on with the settings that it was begun with.
 
@@ -58,6 +62,8 @@ def require_same_settings(
     old: the workdir's settings.
     new: the settings as given now.
     may_differ: names that are free to change, such as the number of steps.
+    remedies: by name, how a setting that no flag of that name sets becomes the
+      workdir's.
 
   Raises:
     SettingsDiffer: naming every setting that differs, with both values.
@@ -68,7 +74,8 @@ def require_same_settings(
     values = [[side[name]] if name in side else [] for side in sides]
     if name not in may_differ and values[0] != values[1]:
       then, now = (repr(*value) if value else 'not set' for value in values)
-      differing.append(f'{name} ({then} in the workdir, {now} now)')
+      remedy = f'; {remedies[name]}' if name in remedies else ''
+      differing.append(f'{name} ({then} in the workdir, {now} now{remedy})')
   if differing:
     raise SettingsDiffer(
       f'The workdir was begun with other settings: {", ".join(differing)}. '

@@ -80,7 +80,9 @@ class Windows:
     Raises:
       DataError: if the file that they are in was changed since it was opened.
     """
-    key = jax.random.fold_in(jax.random.key(self.seed), np.uint32(_WINDOWS))
+    # Windows are the same whatever generator jax is told to take.
+    key = jax.random.key(self.seed, impl='threefry2x32')
+    key = jax.random.fold_in(key, np.uint32(_WINDOWS))
     order = jax.random.permutation(
       jax.random.fold_in(key, index), len(self.training)
     )
