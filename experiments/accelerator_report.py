@@ -64,9 +64,11 @@ def describe(scratch: pathlib.Path) -> None:
   except ValueError as error:
     command.fail(error)
   import jax
+  import surroundings
 
   device = jax.devices()[0]
   content = {
+    **surroundings.sources(),
     'device': {
       'platform': device.platform,
       'kind': device.device_kind,

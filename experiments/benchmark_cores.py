@@ -88,6 +88,7 @@ def about(pytorch: benchmark_pytorch.Modules | str) -> dict[str, Any]:
     },
     'versions': surroundings.versions(packages),
     'device': surroundings.device(jax.devices()[0]),
+    **surroundings.published(),
   }
 
 

@@ -49,8 +49,7 @@ def require(workdir: pathlib.Path, steps: int, new: dict[str, Any]) -> None:
   Args:
     workdir: the folder.
     steps: that are asked for.
-    new: the content of `config.json`. Where the run goes on with other versions
-      or on another device, the earlier ones are added to it.
+    new: the content of `config.json`.
 
   Raises:
     ValueError: says what differs, or what is wrong with the folder.
@@ -73,10 +72,6 @@ def require(workdir: pathlib.Path, steps: int, new: dict[str, Any]) -> None:
     raise ValueError(
       f'{workdir}/config.json is not that of a run. Name another --workdir.'
     )
-  ran_on = {name: old[name] for name in ('versions', 'device')}
-  new['earlier'] = old.get('earlier', [])
-  if any(ran_on[name] != new[name] for name in ran_on):
-    new['earlier'] = [*new['earlier'], ran_on]
   was = jax_settings.BEFORE | old['settings']
   records.require_same_settings(
     {**was, 'data': old['data']['checksum']},

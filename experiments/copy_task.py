@@ -209,18 +209,32 @@ def _train(
   workdir: pathlib.Path,
   console: Console,
 ) -> list[dict[str, Any]]:
-  """Trains every core with every seed; what each came to."""
+  """Trains, as config.json tells; returns what each core and seed came to."""
   import jax
+  import starts
   import surroundings
-
-  from gtmm_jax import records
 
   config = {
     'settings': settings,
     'versions': surroundings.versions(_PACKAGES),
     'device': surroundings.device(jax.devices()[0]),
   }
-  records.write_config(workdir, config)
+  # Results take the place of those of earlier starts.
+  with starts.recorded(workdir, config, earlier=()):
+    about = {**config, **surroundings.published()}
+    return _train_each(problems, about, workdir, console)
+
+
+def _train_each(
+  problems: dict[str, Any],
+  about: dict[str, Any],
+  workdir: pathlib.Path,
+  console: Console,
+) -> list[dict[str, Any]]:
+  """Trains every core with every seed; returns what each came to."""
+  from gtmm_jax import records
+
+  settings = about['settings']
   records.drop_metrics_after(workdir, -1)
   rows: list[dict[str, Any]] = []
   for name, problem in problems.items():
@@ -230,7 +244,7 @@ def _train(
       row = {'core': name, 'seed': seed, 'compile_seconds': compile_seconds}
       row |= _learn(problem, program, row, settings, workdir, console)
       rows.append(row)
-      records.write_evaluation(workdir, {**config, 'runs': rows})
+      records.write_evaluation(workdir, {**about, 'runs': rows})
   return rows
 
 

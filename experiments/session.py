@@ -12,6 +12,7 @@ import numpy as np
 import own_frames
 import programs as programs_module
 import progress
+import starts
 from preparation import Prepared, replica_keys
 from rich.console import Console
 from settings import describe
@@ -46,15 +47,14 @@ def run(prepared: Prepared) -> None:
     return
   with continuation.alone(workdir):
     continuation.require_checkpoint(workdir)
-    _go_on(prepared, console)
+    with starts.recorded(workdir, prepared.config, starts.before(workdir)):
+      _go_on(prepared, console)
 
 
 def _go_on(prepared: Prepared, console: Console) -> None:
   """Trains and concludes in a folder that no other program writes to."""
-  workdir = prepared.workdir
-  records.write_config(workdir, prepared.config)
   programs = programs_module.make(prepared)
-  manager = checkpoints.open_directory(workdir / 'checkpoints')
+  manager = checkpoints.open_directory(prepared.workdir / 'checkpoints')
   try:
     state = _restore(prepared, manager, programs.initialise, console)
     images = own_frames.Training(prepared.layout, prepared.images)

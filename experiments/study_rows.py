@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+from surroundings import without_folders
 
 from gtmm_jax import records
 
@@ -19,7 +20,8 @@ def read(workdirs: Sequence[pathlib.Path]) -> dict[str, Any]:
     workdirs: of one or more runs; their replicas are pooled.
 
   Returns:
-    The `settings`, `versions`, `device` and `data` of the first run;
+    The `settings`, `versions`, `device` and `data` of the first run, and
+    `commit`, `clean` and `command` of its latest start;
     `training_seconds` of all; `step`, `episodes` and `failed_replicas`; `n`,
     how many replicas count; `summary`: for each metric mean and standard error,
     or None; and `replicas`: for each metric the value of each replica. Of
@@ -67,6 +69,7 @@ def _origin(workdir: pathlib.Path) -> dict[str, Any]:
   return {
     **{name: config[name] for name in ('settings', 'versions', 'device')},
     'data': _data(config['data']),
+    **_made(config),
     'training_seconds': lines[-1]['seconds'] if lines else None,
   }
 
@@ -108,3 +111,14 @@ def _data(recorded: dict[str, Any]) -> dict[str, Any]:
     path = pathlib.Path(folder).expanduser()
     source = source.replace(f'{path}: ', 'FOLDER: ', 1)
   return {'source': source, 'checksum': recorded['checksum']}
+
+
+def _made(config: dict[str, Any]) -> dict[str, Any]:
+  """By which sources and which command, None where records do not tell."""
+  start = config.get('starts', [{}])[-1]
+  command = start.get('command')
+  return {
+    'commit': start.get('commit'),
+    'clean': start.get('clean'),
+    'command': command and without_folders(command),
+  }

@@ -132,6 +132,8 @@ def test_a_run_leaves_records_checkpoints_and_figures(whole):
   assert config['settings']['pre_recall'] == 10
   assert config['versions']['jax'] == jax.__version__
   assert len(config['data']['checksum']) == 64
+  (start,) = config['starts']
+  assert start['began'] <= start['ended']
   lines = records.read_metrics(whole)
   assert [line['step'] for line in lines] == [2, 4, 6, 8]
   for line in lines:
@@ -223,6 +225,8 @@ def test_an_interrupted_run_goes_on_to_the_same_records(
     assert one.read_bytes() == other.read_bytes()
   one, other = (records.read_evaluation(w) for w in (whole, workdir))
   assert one == other
+  starts = records.read_config(workdir)['starts']
+  assert len(starts) == 8 and all(start['ended'] for start in starts)
 
 
 # The run's own program, that ends itself by force as it writes its third line.
@@ -325,18 +329,6 @@ def test_a_folder_that_cannot_be_locked_is_a_mistake(tmp_path, monkeypatch):
   with pytest.raises(continuation.CannotGoOn, match='No locks available'):
     _run(tmp_path / 'run')
   assert not list((tmp_path / 'run').iterdir())
-
-
-def test_other_versions_are_kept_beside_the_new_ones(whole, tmp_path):
-  workdir = tmp_path / 'run'
-  shutil.copytree(whole, workdir)
-  config = records.read_config(workdir)
-  config['versions']['jax'] = '0.0.1'
-  records.write_config(workdir, config)
-  prepared = preparation.prepare(_request(workdir, steps=20))
-  (earlier,) = prepared.config['earlier']
-  assert earlier['versions']['jax'] == '0.0.1'
-  assert prepared.config['versions']['jax'] == jax.__version__
 
 
 def test_binarized_frames_that_are_encoded_again_are_drawn(tmp_path):

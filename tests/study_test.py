@@ -17,7 +17,7 @@ ROOT = pathlib.Path(__file__).resolve().parents[1]
 
 # Given to both stand-ins: what config.json of a cell holds.
 _CONFIG = """
-import json, os, pathlib, signal, sys, time
+import json, os, pathlib, shlex, signal, sys, time
 import numpy as np
 from gtmm_jax import records
 
@@ -31,6 +31,8 @@ def config(flags):
     'device': {'kind': 'cpu'},
     'data': {'source': 'drawn, from ' + given.partition(':')[2] + ': 3 digits',
              'checksum': '0', 'flag': given},
+    'starts': [{'commit': 'c0ffee', 'clean': True, 'host': 'my machine',
+                'command': shlex.join(['python', *sys.argv])}],
   }
 """
 
@@ -226,9 +228,15 @@ def test_images_are_given_to_each_run(tmp_path):
   assert 'data=x' in logs['perfect_recall-ntm']
   assert 'files' not in logs['perfect_recall-ntm']
   table = (tmp_path / 'runs' / 'grid' / 'table.json').read_text()
-  data = json.loads(table)['navigation-dnc']['data']
+  row = json.loads(table)['navigation-dnc']
+  data = row['data']
   assert data == {'source': 'drawn, from FOLDER: 3 digits', 'checksum': '0'}
-  assert 'here' not in table
+  assert (row['commit'], row['clean']) == ('c0ffee', True)
+  assert '--data=files:FOLDER' in row['command']
+  assert '--workdir=FOLDER' in row['command']
+  assert '--model=dnc' in row['command']
+  for private in ('here', 'my machine', str(tmp_path)):
+    assert private not in table
 
 
 @pytest.mark.parametrize('output', ['.', '/', 'tables/..'])
