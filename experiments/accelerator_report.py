@@ -64,11 +64,11 @@ def describe(scratch: pathlib.Path) -> None:
   except ValueError as error:
     command.fail(error)
   import jax
-  import surroundings
+  import provenance
 
   device = jax.devices()[0]
   content = {
-    **surroundings.sources(),
+    **provenance.sources(),
     'device': {
       'platform': device.platform,
       'kind': device.device_kind,
@@ -115,7 +115,10 @@ def plan(benchmark: pathlib.Path, seconds: float, training: float) -> None:
   count = max(enough) if enough else max(fitting, key=fitting.get)
   steps = fitting[count]
   every = -(-steps // _REPORTS)
-  print(f'--replicas={count} --steps={steps} --report_every={every}')
+  print(
+    f'--replicas={count} --steps={steps} --report_every={every} '
+    f'--evaluate_every=0'
+  )
 
 
 def assemble(

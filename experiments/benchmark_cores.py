@@ -15,6 +15,7 @@ import benchmark_pytorch
 import jax
 import jax.numpy as jnp
 import numpy as np
+import provenance
 import surroundings
 import timing
 from flax import linen as nn
@@ -88,7 +89,7 @@ def about(pytorch: benchmark_pytorch.Modules | str) -> dict[str, Any]:
     },
     'versions': surroundings.versions(packages),
     'device': surroundings.device(jax.devices()[0]),
-    **surroundings.published(),
+    **provenance.published(),
   }
 
 

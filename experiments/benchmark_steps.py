@@ -17,7 +17,7 @@ import naive_road
 import numpy as np
 import own_frames
 import preparation
-import surroundings
+import provenance
 import timing
 from settings import describe
 
@@ -201,7 +201,7 @@ def document(prepared: preparation.Prepared, seconds: float) -> dict[str, Any]:
     # How many of them are used is a matter of the row.
     'device': {name: device[name] for name in ('platform', 'kind', 'cores')},
     'data': prepared.config['data'],
-    **surroundings.published(),
+    **provenance.published(),
     'rows': [],
     'roofline': [],
     'others': [],

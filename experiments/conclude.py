@@ -114,7 +114,10 @@ def figure_paths(workdir: pathlib.Path, settings: Any) -> list[pathlib.Path]:
 
 
 def conclude(
-  prepared: Any, state: train.TrainState, own: Any, console: Console
+  prepared: Any,
+  state: train.TrainState,
+  evaluation: held_out.Evaluation,
+  console: Console,
 ) -> None:
   """Evaluates, draws, and prints the table of results.
 
@@ -124,18 +127,16 @@ def conclude(
   Args:
     prepared: the run.
     state: of all replicas, on the devices.
-    own: the replicas' keys, on the devices.
+    evaluation: of the run's states.
     console: to print on.
   """
   workdir, settings = prepared.workdir, prepared.settings
   if not _is_evaluated(workdir, settings):
-    evaluation = held_out.Evaluation(prepared)(
-      state, own, settings.evaluation_episodes
-    )
+    found = evaluation.at_the_end(state)
     for path in figure_paths(workdir, settings):
       with contextlib.suppress(OSError):
         path.unlink()
-    records.write_evaluation(workdir, evaluation)
+    records.write_evaluation(workdir, found)
   drawing.draw(prepared, state, _missing(workdir, settings))
   show(workdir, settings, console)
 

@@ -72,10 +72,10 @@ def require(workdir: pathlib.Path, steps: int, new: dict[str, Any]) -> None:
     raise ValueError(
       f'{workdir}/config.json is not that of a run. Name another --workdir.'
     )
-  was = jax_settings.BEFORE | old['settings']
+  was, given = (jax_settings.BEFORE | each['settings'] for each in (old, new))
   records.require_same_settings(
     {**was, 'data': old['data']['checksum']},
-    {**new['settings'], 'data': new['data']['checksum']},
+    {**given, 'data': new['data']['checksum']},
     may_differ(new['settings']['device_megabytes'] is not None),
     jax_settings.remedies(was),
   )

@@ -21,6 +21,7 @@ sys.path.insert(0, str(pathlib.Path(__file__).parent))
 
 import command
 import continuation
+import jax_settings
 import pictures
 from absl import app, flags
 from rich.console import Console
@@ -83,6 +84,7 @@ def main(_: list[str]) -> None:
     workdir = continuation.usable(FLAGS.workdir)
     command.import_jax()
     command.require_device()
+    settings |= jax_settings.in_force()
     problems = {name: _problem(name, settings) for name in settings['core']}
     _require_same(workdir, settings)
   except (ValueError, OSError) as error:
@@ -97,7 +99,7 @@ def main(_: list[str]) -> None:
 
 
 def _settings() -> dict[str, Any]:
-  """What is set; raises `ValueError` where flags make no sense."""
+  """What the flags say; raises `ValueError` where it makes no sense."""
   for name in FLAGS.core:
     if name not in CORES:
       raise ValueError(
@@ -122,8 +124,6 @@ def _settings() -> dict[str, Any]:
     raise ValueError(
       f'--learning_rate is {FLAGS.learning_rate}; it must lie between 0 and 1.'
     )
-  import jax_settings
-
   return {
     # Each once, in the order given.
     'core': list(dict.fromkeys(FLAGS.core)),
@@ -131,21 +131,16 @@ def _settings() -> dict[str, Any]:
     **{name: FLAGS[name].value for name in _NUMBERS},
     'longest': longest,
     'learning_rate': FLAGS.learning_rate,
-    'precision': jax_settings.precision('default'),
-    **jax_settings.in_force(),
   }
 
 
 def _require_same(workdir: pathlib.Path, settings: dict[str, Any]) -> None:
   """Raises `ValueError` where results would take the place of others."""
-  import jax_settings
-
   from gtmm_jax import records
 
   old = records.read_config(workdir)
   if old is not None:
-    was = jax_settings.BEFORE | {'precision': 'default'}
-    was |= old.get('settings', {})
+    was = jax_settings.BEFORE | old.get('settings', {})
     records.require_same_settings(was, settings, (), jax_settings.remedies(was))
   elif records.read_metrics(workdir):
     raise ValueError(
@@ -209,42 +204,32 @@ def _train(
   workdir: pathlib.Path,
   console: Console,
 ) -> list[dict[str, Any]]:
-  """Trains, as config.json tells; returns what each core and seed came to."""
+  """Trains every core with every seed; returns what each came to."""
   import jax
+  import provenance
   import starts
   import surroundings
+
+  from gtmm_jax import records
 
   config = {
     'settings': settings,
     'versions': surroundings.versions(_PACKAGES),
     'device': surroundings.device(jax.devices()[0]),
   }
+  about = {**config, **provenance.published()}
+  rows: list[dict[str, Any]] = []
   # Results take the place of those of earlier starts.
   with starts.recorded(workdir, config, earlier=()):
-    about = {**config, **surroundings.published()}
-    return _train_each(problems, about, workdir, console)
-
-
-def _train_each(
-  problems: dict[str, Any],
-  about: dict[str, Any],
-  workdir: pathlib.Path,
-  console: Console,
-) -> list[dict[str, Any]]:
-  """Trains every core with every seed; returns what each came to."""
-  from gtmm_jax import records
-
-  settings = about['settings']
-  records.drop_metrics_after(workdir, -1)
-  rows: list[dict[str, Any]] = []
-  for name, problem in problems.items():
-    program, compile_seconds = _compile(problem)
-    console.print(f'{name}: compiled in {compile_seconds:.1f} s')
-    for seed in settings['seed']:
-      row = {'core': name, 'seed': seed, 'compile_seconds': compile_seconds}
-      row |= _learn(problem, program, row, settings, workdir, console)
-      rows.append(row)
-      records.write_evaluation(workdir, {**about, 'runs': rows})
+    records.drop_metrics_after(workdir, -1)
+    for name, problem in problems.items():
+      program, seconds = _compile(problem)
+      console.print(f'{name}: compiled in {seconds:.1f} s')
+      for seed in settings['seed']:
+        row = {'core': name, 'seed': seed, 'compile_seconds': seconds}
+        row |= _learn(problem, program, row, settings, workdir, console)
+        rows.append(row)
+        records.write_evaluation(workdir, {**about, 'runs': rows})
   return rows
 
 
@@ -271,7 +256,6 @@ def _learn(
   """Trains one core with one seed; what came out, as evaluation.json has it."""
   import copy_training
   import jax
-  import jax_settings
   import progress
 
   from gtmm_jax import records

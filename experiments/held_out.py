@@ -1,11 +1,13 @@
 """Evaluation of a run's replicas on held-out episodes."""
 
+import functools
 from collections.abc import Callable
 from typing import Any
 
 import jax
 import jax_settings
 import numpy as np
+from preparation import replica_keys
 
 from gtmm_jax import (
   classifier,
@@ -21,6 +23,31 @@ from gtmm_jax import (
 _CLASSES = 10
 
 
+# Of a replica's keys, the one from which those of evaluations on the way come:
+# below that of its figures, above those of its training.
+_KEY_ON_THE_WAY = 2**31 - 2
+# Held-out episodes of an evaluation on the way, at most.
+_ON_THE_WAY = 100
+# What each evaluation on the way tells, finite or not.
+_ALWAYS = (
+  'episodes',
+  'failed_at',
+  'negative_bound',
+  'kl_new',
+  'kl_predictable',
+  'kl_last',
+)
+# What only an evaluation at the end tells.
+_AT_THE_END = (
+  'step',
+  'log_likelihood',
+  'kl',
+  'classifier_accuracy',
+  'entropy_floor',
+  'predictable',
+)
+
+
 class Evaluation:
   """Evaluates states of a run; compiles at the first time, and once."""
 
@@ -31,16 +58,48 @@ class Evaluation:
     # The classifier of digits and its accuracy, where a class is asked for.
     self._judge: tuple[Any, float | None] | None = None
 
-  def __call__(
-    self, state: train.TrainState, own: Any, episodes: int
-  ) -> dict[str, Any]:
+  def at_the_end(self, state: train.TrainState) -> dict[str, Any]:
     """Returns the content of `evaluation.json`.
 
     Args:
       state: of all replicas, on the devices; it is not changed.
-      own: the replicas' keys, on the devices.
-      episodes: at least so many are evaluated, in whole batches.
     """
+    settings = self._prepared.settings
+    return self._evaluate(
+      state, replica_keys(settings), settings.evaluation_episodes
+    )
+
+  def on_the_way(self, state: train.TrainState) -> dict[str, Any]:
+    """Returns what a line of `metrics.jsonl` has as `held_out`.
+
+    The episodes are the same each time, and others than at the end; there are
+    100 of them, or as many as at the end where that is fewer.
+
+    Args:
+      state: of all replicas, on the devices; it is not changed.
+
+    Returns:
+      `episodes`, how many, and by the names of `evaluation.json` the values
+      that a replica has one of, each [R]; without metrics of other tasks, of
+      which no replica has a value.
+    """
+    settings = self._prepared.settings
+    fold = functools.partial(jax.random.fold_in, data=_KEY_ON_THE_WAY)
+    found = self._evaluate(
+      state,
+      jax.vmap(fold)(replica_keys(settings)),
+      min(settings.evaluation_episodes, _ON_THE_WAY),
+    )
+    return {
+      name: value
+      for name, value in found.items()
+      if name in _ALWAYS or name not in _AT_THE_END and np.isfinite(value).any()
+    }
+
+  def _evaluate(
+    self, state: train.TrainState, keys: jax.Array, episodes: int
+  ) -> dict[str, Any]:
+    """Evaluates on at least so many episodes, in whole batches."""
     prepared = self._prepared
     settings, problem = prepared.settings, prepared.problem
     judge, judged = self._judged()
@@ -52,7 +111,7 @@ class Evaluation:
     variables = {'params': state.params, 'batch_stats': state.batch_stats}
     sums = self._step(
       replicas.scatter(prepared.layout, start),
-      (variables, own),
+      (variables, replicas.scatter(prepared.layout, keys)),
       replicas.broadcast(prepared.layout, (prepared.images.held_out, judge)),
       batches,
     )

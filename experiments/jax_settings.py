@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-import jax
+# jax is imported where it is asked: most of what imports this does not need it.
 
 # By its name in config.json: the setting of jax, and what runs computed with
 # whose config.json does not have it.
@@ -15,7 +15,8 @@ _DECISIVE = {
 }
 # What older records lack.
 BEFORE: Mapping[str, Any] = {
-  name: before for name, (_, before) in _DECISIVE.items()
+  **{name: before for name, (_, before) in _DECISIVE.items()},
+  'precision': 'default',
 }
 # Of each precision of products one name; others that jax knows stay.
 _PRECISIONS = {
@@ -28,11 +29,18 @@ _PRECISIONS = {
 
 def in_force() -> dict[str, Any]:
   """Returns the settings that are in force, by their names in config.json."""
-  return {name: getattr(jax.config, of) for name, (of, _) in _DECISIVE.items()}
+  import jax
+
+  values = {
+    name: getattr(jax.config, of) for name, (of, _) in _DECISIVE.items()
+  }
+  return {**values, 'precision': precision('default')}
 
 
-def key(seed: int) -> jax.Array:
+def key(seed: int) -> Any:
   """Returns the key of a seed, of the generator that is in force."""
+  import jax
+
   return jax.random.key(seed, impl=in_force()['key_generator'])
 
 
@@ -42,6 +50,8 @@ def precision(given: str) -> str:
   Args:
     given: --precision; `default` leaves what jax has been told.
   """
+  import jax
+
   chosen = given
   if given == 'default':
     chosen = jax.config.jax_default_matmul_precision
@@ -50,6 +60,8 @@ def precision(given: str) -> str:
 
 def set_precision(given: str) -> None:
   """Sets that of all products of this program, unless it is `default`."""
+  import jax
+
   if given != 'default':
     jax.config.update('jax_default_matmul_precision', given)
 

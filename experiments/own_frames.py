@@ -94,6 +94,11 @@ class Training:
     self._layout, self._images = layout, images
     self._window, self._placed = -1, None
 
+  def make_room(self) -> None:
+    """Gives up a window, which `at` moves again; all of the images stay."""
+    if isinstance(self._images.training, frames.Windows):
+      self._window, self._placed = -1, None
+
   def at(self, window: int) -> Any:
     """As `replicas.broadcast` gives them; moved where they are not there."""
     training = self._images.training

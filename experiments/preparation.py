@@ -65,6 +65,7 @@ class Request:
   report_every: int | None
   learning_rate: float | None
   seed: int
+  evaluate_every: int
   evaluation_episodes: int
   device_megabytes: float | None
 
@@ -254,6 +255,8 @@ def _config(
 ) -> dict[str, Any]:
   return {
     'settings': {
+      **jax_settings.in_force(),
+      # Whose precision is that of the flag, where it is given.
       **dataclasses.asdict(settings),
       'networks': preset.networks,
       'dense_hidden': preset.dense_hidden,
@@ -274,7 +277,6 @@ def _config(
       'device_megabytes': own_frames.limit(
         settings, loaded, request.device_megabytes
       ),
-      **jax_settings.in_force(),
     },
     'data': {
       'flag': request.data,

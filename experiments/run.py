@@ -113,6 +113,14 @@ def _define_numbers() -> None:
     'seed', 0, 'Seed of the run, 0 to 2^32 - 1; replica r uses (seed, r).'
   )
   flags.DEFINE_integer(
+    'evaluate_every',
+    2,
+    'Every so many reports, metrics.jsonl tells of held-out episodes, too: of '
+    'the same 100 each time, or --evaluation_episodes where that is fewer; 0 '
+    'for never. By default this takes about a twentieth of the time of the '
+    'small preset.',
+  )
+  flags.DEFINE_integer(
     'evaluation_episodes', 500, 'Held-out episodes at the end, >= 1.'
   )
 

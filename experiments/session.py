@@ -7,6 +7,7 @@ from typing import Any
 import command
 import conclude
 import continuation
+import held_out
 import jax
 import numpy as np
 import own_frames
@@ -15,9 +16,9 @@ import progress
 import starts
 from preparation import Prepared, replica_keys
 from rich.console import Console
-from settings import describe
+from settings import Settings, describe
 
-from gtmm_jax import checkpoints, metrics, records, replicas, train
+from gtmm_jax import checkpoints, records, replicas, train
 
 # Seconds of training between two looks at the device.
 _PORTION = 0.5
@@ -54,18 +55,21 @@ def run(prepared: Prepared) -> None:
 def _go_on(prepared: Prepared, console: Console) -> None:
   """Trains and concludes in a folder that no other program writes to."""
   programs = programs_module.make(prepared)
+  evaluation = held_out.Evaluation(prepared)
   manager = checkpoints.open_directory(prepared.workdir / 'checkpoints')
   try:
     state = _restore(prepared, manager, programs.initialise, console)
     images = own_frames.Training(prepared.layout, prepared.images)
     if state is None:
       state = programs.start(images.at(0))
-    state = _train(prepared, programs, state, images, manager, console)
+    state = _train(
+      prepared, programs, evaluation, state, images, manager, console
+    )
   finally:
     checkpoints.close(manager)
   # Room for those held out.
   del images
-  conclude.conclude(prepared, state, programs.own, console)
+  conclude.conclude(prepared, state, evaluation, console)
 
 
 def announce(prepared: Prepared, console: Console) -> None:
@@ -101,7 +105,7 @@ def _restore(
     # The shapes of a state do not depend on how many there are.
     prepared.images.held_out,
   )
-  restored = checkpoints.restore_latest(manager, template)
+  restored = _latest(manager, template)
   step = restored.step if restored else 0
   records.drop_metrics_after(prepared.workdir, step)
   if restored is None:
@@ -115,9 +119,31 @@ def _restore(
   return replicas.scatter(prepared.layout, restored.tree)
 
 
+def _latest(
+  manager: Any, template: train.TrainState
+) -> checkpoints.Restored | None:
+  """The latest checkpoint, also of runs that kept no gradients' norms yet."""
+  try:
+    return checkpoints.restore_latest(manager, template)
+  except checkpoints.CheckpointMismatch as mismatch:
+    kept = template._asdict()
+    norms = kept.pop('gradient_norm')
+    try:
+      restored = checkpoints.restore_latest(manager, kept)
+    except checkpoints.CheckpointMismatch:
+      raise mismatch from None
+    if restored is None:
+      return None
+    # They were saved after reports, when sums are zero.
+    zeros = np.zeros(norms.shape, norms.dtype)
+    state = train.TrainState(**restored.tree, gradient_norm=zeros)
+    return restored._replace(tree=state)
+
+
 def _train(
   prepared: Prepared,
   programs: programs_module.Programs,
+  evaluation: held_out.Evaluation,
   state: train.TrainState,
   images: own_frames.Training,
   manager: Any,
@@ -145,13 +171,19 @@ def _train(
   state = jax.block_until_ready(programs.advance(state, images_at(step), 1))
   step += 1
   console.print(f'compiled in {time.perf_counter() - started:.1f} s')
-  portion = 1
+  portion, timed, spent = 1, 0, 0.0
   with progress.Training(console, step, settings.steps) as shown:
     while True:
       ends = step == settings.steps or not _is_one_left(state)
       if ends or step % settings.report_every == 0:
+        line = _line(settings, state, timed / spent if timed else None)
+        if _is_evaluated(settings, step):
+          images.make_room()
+          line['held_out'] = evaluation.on_the_way(state)
         seconds = before + time.perf_counter() - started
-        line = _report(prepared, step, seconds, state)
+        line = {'step': step, 'seconds': round(seconds, 3), **line}
+        records.append_metrics(prepared.workdir, line)
+        timed, spent = 0, 0.0
         state = reset(state, programs.own, programs.own, 0)
         checkpoints.save(manager, step, replicas.gather(state))
         if settled_at is None:
@@ -167,9 +199,9 @@ def _train(
       began = time.perf_counter()
       state = programs.advance(state, images_at(step), count)
       jax.block_until_ready(state)
-      step += count
-      speed = count / (time.perf_counter() - began)
-      portion = max(1, int(_PORTION * speed))
+      took = time.perf_counter() - began
+      step, timed, spent = step + count, timed + count, spent + took
+      portion = max(1, int(_PORTION * count / took))
       shown.advance(step)
   _require_one_left(prepared, state)
   return state
@@ -192,13 +224,25 @@ def _require_one_left(prepared: Prepared, state: train.TrainState) -> None:
   )
 
 
-def _report(
-  prepared: Prepared, step: int, seconds: float, state: train.TrainState
-) -> dict[str, np.ndarray]:
-  """Appends one line to the records, and returns it."""
-  means = metrics.means(
-    replicas.gather(state.totals), replicas.gather(state.failed_at)
-  )
-  line = {'step': step, 'seconds': round(seconds, 3), **means}
-  records.append_metrics(prepared.workdir, line)
-  return line
+def _line(
+  settings: Settings, state: train.TrainState, speed: float | None
+) -> dict[str, Any]:
+  """What a line of the records tells of training since the one before.
+
+  Args:
+    settings: of the run.
+    state: of all replicas, on the devices.
+    speed: steps a second, where any were timed.
+  """
+  sums = (state.totals, state.gradient_norm, state.failed_at)
+  return {
+    'learning_rate': settings.learning_rate,
+    'steps_per_second': speed and round(speed, 3),
+    **train.means(*replicas.gather(sums)),
+  }
+
+
+def _is_evaluated(settings: Settings, step: int) -> bool:
+  """Whether the report of a step tells of held-out episodes."""
+  reports = settings.evaluate_every
+  return reports > 0 and step % (reports * settings.report_every) == 0

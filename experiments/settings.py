@@ -37,6 +37,8 @@ class Settings:
     precision: of products, as it is in force; what they are summed in is
       float32.
     report_every: steps between two lines of the records.
+    evaluate_every: how many of these lines there are for each that tells of
+      held-out episodes; 0 where none does.
     evaluation_episodes: held-out episodes at the end.
   """
 
@@ -64,6 +66,7 @@ class Settings:
   recompute: str
   precision: str
   report_every: int
+  evaluate_every: int
   evaluation_episodes: int
 
 
@@ -74,6 +77,7 @@ _AT_LEAST = {
   'steps': 1,
   'seed': 0,
   'report_every': 1,
+  'evaluate_every': 0,
   'evaluation_episodes': 1,
 }
 _LARGEST_SEED = 2**32 - 1
@@ -115,6 +119,7 @@ def resolve(
     'order': chosen.order[task],
     **_WHOLE,
     'report_every': chosen.report_every,
+    'evaluate_every': 0,
   }
   values = {
     name: defaults.get(name) if value is None else value
@@ -173,7 +178,7 @@ def may_differ(is_windowed: bool) -> tuple[str, ...]:
   Args:
     is_windowed: whether reports change what is trained on.
   """
-  always = ('steps', 'evaluation_episodes', 'recompute')
+  always = ('steps', 'evaluate_every', 'evaluation_episodes', 'recompute')
   return always if is_windowed else (*always, 'report_every')
 
 

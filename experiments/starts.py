@@ -7,7 +7,7 @@ import platform
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-import surroundings
+import provenance
 
 from gtmm_jax import records
 
@@ -66,9 +66,9 @@ def _start(config: Mapping[str, Any]) -> dict[str, Any]:
   return {
     'began': _now(),
     'ended': None,
-    'command': surroundings.command(),
+    'command': provenance.command(),
     'host': platform.node(),
-    **surroundings.sources(),
+    **provenance.sources(),
     **{name: config[name] for name in _OF_LATEST},
   }
 

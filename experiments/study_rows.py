@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-from surroundings import without_folders
+from provenance import without_folders
 
 from gtmm_jax import records
 

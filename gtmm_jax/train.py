@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 import optax
 
 from gtmm_jax import free_energy, metrics
@@ -49,6 +50,8 @@ class TrainState(NamedTuple):
     failed_at: step whose bound or gradient was not finite, -1 if none. The
       state then stays as it was before that step.
     totals: metrics of the training batches since they were last reset.
+    gradient_norm: sum over these batches of the gradient's global norm, before
+      it is clipped.
   """
 
   step: Array
@@ -57,6 +60,7 @@ class TrainState(NamedTuple):
   optimizer: Any
   failed_at: Array
   totals: metrics.Totals
+  gradient_norm: Array
 
 
 def adam(
@@ -123,6 +127,7 @@ def init_state(
     optimizer=optimizer.init(params),
     failed_at=jnp.int32(-1),
     totals=metrics.zeros(episode.frames.shape[0]),
+    gradient_norm=jnp.float32(0),
   )
 
 
@@ -171,16 +176,24 @@ def train_step(
     problem, state.params, state.batch_stats, episode, noise
   )
   updates, moved = optimizer.update(gradients, state.optimizer, state.params)
-  is_finite = jnp.isfinite(loss) & jnp.isfinite(optax.tree.norm(gradients))
+  norm = optax.tree.norm(gradients)
+  is_finite = jnp.isfinite(loss) & jnp.isfinite(norm)
   has_failed = (state.failed_at >= 0) | ~is_finite
   new = (
     optax.apply_updates(state.params, updates),
     moved,
     inference.batch_stats,
     metrics.add(state.totals, inference.terms, episode.predictable),
+    state.gradient_norm + norm,
   )
-  old = (state.params, state.optimizer, state.batch_stats, state.totals)
-  params, moved, batch_stats, totals = jax.tree.map(
+  old = (
+    state.params,
+    state.optimizer,
+    state.batch_stats,
+    state.totals,
+    state.gradient_norm,
+  )
+  params, moved, batch_stats, totals, gradient_norm = jax.tree.map(
     lambda before, after: jnp.where(has_failed, before, after), old, new
   )
   return TrainState(
@@ -192,9 +205,34 @@ def train_step(
       (state.failed_at < 0) & ~is_finite, step, state.failed_at
     ),
     totals=totals,
+    gradient_norm=gradient_norm,
   )
 
 
 def reset_totals(state: TrainState) -> TrainState:
-  """The same state with the metrics' sums at zero."""
-  return state._replace(totals=jax.tree.map(jnp.zeros_like, state.totals))
+  """The same state with the sums over batches at zero."""
+  return state._replace(
+    totals=jax.tree.map(jnp.zeros_like, state.totals),
+    gradient_norm=jnp.zeros_like(state.gradient_norm),
+  )
+
+
+def means(
+  totals: metrics.Totals, gradient_norm: np.ndarray, failed_at: np.ndarray
+) -> dict[str, np.ndarray]:
+  """Returns means over batches of R replicas, by the names that records use.
+
+  Args:
+    totals: as in `TrainState`, of every replica, leaves [R, ...], on the host.
+    gradient_norm: likewise, [R].
+    failed_at: likewise, int [R].
+
+  Returns:
+    What `metrics.means` returns, and `gradient_norm [R]`; not a number where a
+    replica has failed, or there was no batch.
+  """
+  has_none = (failed_at >= 0) | (totals.batches == 0)
+  return {
+    **metrics.means(totals, failed_at),
+    'gradient_norm': gradient_norm / np.where(has_none, np.nan, totals.batches),
+  }

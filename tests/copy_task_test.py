@@ -256,10 +256,8 @@ def test_the_same_command_gives_the_same_numbers_in_place_of_the_old(
   workdir = tmp_path / 'run'
   given = {**settings, 'core': 'lstm', 'seed': 0, 'workdir': workdir}
   # What jax is told is recorded, too, and no flag sets it here.
-  for name in ('precision', *jax_settings.in_force()):
-    assert (
-      given.pop(name) == {**jax_settings.BEFORE, 'precision': 'default'}[name]
-    )
+  for name in jax_settings.in_force():
+    assert given.pop(name) == jax_settings.BEFORE[name]
   flags = [f'--{name}={value}' for name, value in given.items()]
   old = {'core': 'dnc', 'seed': 7, 'step': 1, 'bits': 1.0}
   records.append_metrics(workdir, old)

@@ -58,6 +58,7 @@ def _request(workdir, file, **changes):
     'replicas': 2,
     'batch_size': 2,
     'report_every': 2,
+    'evaluate_every': 1,
     'seed': 1,
     'evaluation_episodes': 4,
   }

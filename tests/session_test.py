@@ -72,6 +72,7 @@ def _request(workdir, **changes):
     'length': None,
     'size': None,
     'report_every': 2,
+    'evaluate_every': 2,
     'learning_rate': None,
     'seed': 1,
     # Of batches of two: the last one is whole.
@@ -88,6 +89,9 @@ def _run(workdir, **changes):
 def _lines(workdir):
   """The metrics without their seconds."""
   lines = records.read_metrics(workdir)
+  for line in lines:
+    speed = line.pop('steps_per_second')
+    assert speed is None or speed > 0
   # Those of a run that went on include those before.
   seconds = [line.pop('seconds') for line in lines]
   assert all(one < other for one, other in itertools.pairwise([0, *seconds]))
@@ -104,6 +108,7 @@ def _command(workdir, **flags):
     'batch_size': 2,
     'recall': 2,
     'report_every': 2,
+    'evaluate_every': 2,
     'seed': 1,
     'evaluation_episodes': 6,
     'workdir': workdir,
@@ -141,6 +146,9 @@ def test_a_run_leaves_records_checkpoints_and_figures(whole):
     for name in ('negative_bound', 'kl_last', 'kl_new', 'kl_predictable'):
       assert np.all(np.isfinite(line[name])) and np.shape(line[name]) == (2,)
     assert line['failed_at'] == [None, None]
+    assert line['learning_rate'] == config['settings']['learning_rate']
+    assert line['steps_per_second'] > 0
+    assert len(line['gradient_norm']) == 2 and min(line['gradient_norm']) > 0
   evaluation = records.read_evaluation(whole)
   assert (evaluation['step'], evaluation['episodes']) == (8, 6)
   np.testing.assert_allclose(
@@ -154,6 +162,20 @@ def test_a_run_leaves_records_checkpoints_and_figures(whole):
     rtol=1e-5,
   )
   assert evaluation['predictable'] == [0.0] * 10 + [1.0] * 2
+  assert ['held_out' in line for line in lines] == [False, True] * 2
+  held_out = lines[3]['held_out']
+  assert held_out['episodes'] == 6
+  for name in ('negative_bound', 'kl_new', 'kl_predictable', 'retrieval_free'):
+    assert len(held_out[name]) == 2
+  # The same state on other episodes, which tell of the same model.
+  assert held_out['negative_bound'] != evaluation['negative_bound']
+  np.testing.assert_allclose(
+    held_out['negative_bound'], evaluation['negative_bound'], rtol=0.1
+  )
+  assert np.all(
+    np.array(held_out['negative_bound'])
+    < lines[1]['held_out']['negative_bound']
+  )
   for name in ('retrieval_ahead', 'retrieval_free'):
     # A share of 6 episodes of 2 predictable frames.
     counts = 12 * np.array(evaluation[name])
@@ -250,7 +272,12 @@ def test_a_killed_process_goes_on_to_the_same_records(whole, tmp_path):
   workdir = tmp_path / 'run'
   program = KILLED.format(folder=str(RUN.parent), program=str(RUN))
   result = subprocess.run(
-    [sys.executable, '-c', program, *_command(workdir)[2:]],
+    [
+      sys.executable,
+      '-c',
+      program,
+      *_command(workdir, evaluate_every=0)[2:],
+    ],
     env={**program_flags.environment(), 'PYTHONPATH': str(ROOT)},
     capture_output=True,
     text=True,
@@ -258,8 +285,14 @@ def test_a_killed_process_goes_on_to_the_same_records(whole, tmp_path):
   )
   assert result.returncode == -signal.SIGKILL, result.stderr
   assert [line['step'] for line in records.read_metrics(workdir)] == [2, 4]
-  _run(workdir)
-  assert _lines(workdir) == _lines(whole)
+  # What is evaluated on the way changes nothing else.
+  _run(workdir, evaluate_every=0)
+  expected = _lines(whole)
+  assert [line.pop('held_out', None) is None for line in expected] == [
+    True,
+    False,
+  ] * 2
+  assert _lines(workdir) == expected
 
 
 def test_the_command_tells_what_it_runs_and_ends_well(whole):
@@ -759,6 +792,7 @@ def test_a_run_without_a_finite_replica_stops_and_says_so(
     ({'steps': 'many'}, 'steps'),
     ({'batch_size': 0}, 'batch_size'),
     ({'report_every': 0}, 'report_every'),
+    ({'evaluate_every': -1}, 'evaluate_every'),
     ({'evaluation_episodes': 0}, 'evaluation_episodes'),
     ({'learning_rate': -0.1}, 'learning_rate'),
     ({'learning_rate': 'nan'}, 'learning_rate'),
@@ -808,6 +842,27 @@ def test_a_folder_of_something_else_is_not_touched(tmp_path):
   (tmp_path / 'metrics.jsonl').write_text('{"step": 1}\n')
   with pytest.raises(ValueError, match='not the folder of a run'):
     preparation.prepare(_request(tmp_path))
+
+
+def test_checkpoints_of_before_there_were_gradient_norms_go_on(
+  whole, tmp_path, monkeypatch
+):
+  workdir = tmp_path / 'run'
+  shutil.copytree(whole, workdir)
+  save = checkpoints.save
+
+  def older(manager, step, state):
+    kept = state._asdict()
+    assert kept.pop('gradient_norm').shape == (2,)
+    save(manager, step, kept)
+
+  with monkeypatch.context() as patch:
+    patch.setattr(checkpoints, 'save', older)
+    _run(workdir, steps=10)
+  _run(workdir, steps=12)
+  shutil.copytree(whole, tmp_path / 'newer')
+  _run(tmp_path / 'newer', steps=12)
+  assert _lines(workdir) == _lines(tmp_path / 'newer')
 
 
 def test_records_without_a_checkpoint_are_not_overwritten(whole, tmp_path):

@@ -94,8 +94,8 @@ arrays = {
   'kl_predictable': np.array([5.0, 6.0]) + seed,
   'failed_at': np.array([None, None], object),
 }
-# Far enough apart for a ratio to count.
-for step, seconds in ((3, 7.0), (103, 7.5)):
+# Far enough apart for a ratio to count, as if there had been steps before.
+for step, seconds in ((3 - 100, 7.0), (3, 7.5)):
   records.append_metrics(folder, {'step': step, 'seconds': seconds, **arrays})
 records.write_evaluation(folder, {
   'step': 3, 'episodes': 20, **arrays,

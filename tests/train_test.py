@@ -152,12 +152,13 @@ def test_step_is_the_optimiser_applied_to_the_gradient_of_a_plain_loop():
 
     return jax.grad(loss)(params)
 
-  state, params = start, start.params
+  state, params, norms = start, start.params, 0.0
   velocity = jax.tree.map(jnp.zeros_like, params)
   for number in (1, 2, 3):
     drawn = _draw(jax.random.fold_in(_KEY, number), _IMAGES)
     gradients = gradient(params, state.batch_stats, *drawn)
     norm = np.sqrt(sum(np.sum(g**2) for g in jax.tree.leaves(gradients)))
+    norms += norm
     shrunk = min(1.0, 10.0 / norm)
     velocity = jax.tree.map(
       lambda v, g, by=shrunk: 0.9 * v + by * g, velocity, gradients
@@ -166,6 +167,9 @@ def test_step_is_the_optimiser_applied_to_the_gradient_of_a_plain_loop():
     state = step(state, _KEY, _IMAGES)
     assert state.step == number
     _close(state.params, params, rtol=1e-3, atol=1e-5)
+    # Of gradients as they are, which are longer than what is clipped.
+    assert norm > 10
+    np.testing.assert_allclose(state.gradient_norm, norms, rtol=1e-4)
   assert _all_differ(start.params, state.params)
   assert _all_differ(start.batch_stats, state.batch_stats)
 
@@ -350,12 +354,32 @@ def test_resetting_totals_changes_nothing_else():
   state = step(start, _KEY, _IMAGES)
   reset = train.reset_totals(state)
   assert _same(reset.totals, metrics.zeros(_TASK.length))
-  assert _same(reset._replace(totals=state.totals), state)
+  assert state.gradient_norm > 0 and reset.gradient_norm == 0
+  sums = {'totals': state.totals, 'gradient_norm': state.gradient_norm}
+  assert _same(reset._replace(**sums), state)
   for old, new in zip(state.totals, reset.totals, strict=True):
     assert old.dtype == new.dtype
   after = [step(x, _KEY, _IMAGES) for x in (state, reset)]
   assert _same(after[0].params, after[1].params)
   assert after[1].totals.batches == 1
+
+
+def test_means_are_over_the_batches_of_a_replica():
+  state, step = _compiled()
+  for _ in range(2):
+    state = step(state, _KEY, _IMAGES)
+  sums = (state.totals, state.gradient_norm, state.failed_at)
+  three = jax.tree.map(lambda leaf: np.stack([leaf] * 3), sums)
+  three[0].batches[1] = 0
+  three[2][2] = 7
+  means = train.means(*three)
+  norm = float(state.gradient_norm) / 2
+  np.testing.assert_allclose(means.pop('gradient_norm'), [norm, *[np.nan] * 2])
+  expected = metrics.means(three[0], three[2])
+  assert means.keys() == expected.keys()
+  assert _same(
+    [means['kl'], means['kl_new']], [expected['kl'], expected['kl_new']]
+  )
 
 
 @pytest.mark.parametrize('recompute', presets.RECOMPUTE)

@@ -2,9 +2,9 @@
 
 import subprocess
 
+import provenance
 import pytest
 import starts
-import surroundings
 
 from gtmm_jax import records
 
@@ -20,7 +20,7 @@ def project(tmp_path, monkeypatch):
   folder = tmp_path / 'project'
   files = {
     'gtmm_jax': folder / 'gtmm_jax' / '__init__.py',
-    'experiments': folder / 'experiments' / 'surroundings.py',
+    'experiments': folder / 'experiments' / 'provenance.py',
   }
   for file in files.values():
     file.parent.mkdir(parents=True)
@@ -28,28 +28,28 @@ def project(tmp_path, monkeypatch):
   _git(folder, 'init', '-q')
   _git(folder, 'add', '.')
   _git(folder, 'commit', '-qm', 'all')
-  monkeypatch.setattr(surroundings.gtmm_jax, '__file__', files['gtmm_jax'])
-  monkeypatch.setattr(surroundings, '__file__', files['experiments'])
+  monkeypatch.setattr(provenance.gtmm_jax, '__file__', files['gtmm_jax'])
+  monkeypatch.setattr(provenance, '__file__', files['experiments'])
   return folder
 
 
 def test_a_commit_is_told_with_whether_sources_are_as_committed(project):
-  made = surroundings.sources()
+  made = provenance.sources()
   assert len(made['commit']) == 40 and made['clean']
   # Neither a result nor what git ignores is a source.
   (project / 'experiments' / 'results.json').write_text('{}')
-  assert surroundings.sources() == made
+  assert provenance.sources() == made
   for name in ('experiments/new.py', 'gtmm_jax/__init__.py'):
     (project / name).write_text('1')
-    assert surroundings.sources() == {**made, 'clean': False}
+    assert provenance.sources() == {**made, 'clean': False}
     _git(project, 'stash', '-qu')
-    assert surroundings.sources() == made
+    assert provenance.sources() == made
 
 
 def test_no_repository_but_that_of_the_sources_counts(
   project, tmp_path, monkeypatch
 ):
-  made = surroundings.sources()
+  made = provenance.sources()
   other = tmp_path / 'other'
   installed = other / 'environment' / 'gtmm_jax' / '__init__.py'
   installed.parent.mkdir(parents=True)
@@ -60,20 +60,20 @@ def test_no_repository_but_that_of_the_sources_counts(
   _git(other, 'commit', '-qm', 'mine')
   monkeypatch.chdir(other)
   monkeypatch.setenv('GIT_DIR', str(other / '.git'))
-  assert surroundings.sources() == made
+  assert provenance.sources() == made
   # Installed in an environment that lies in somebody's repository.
-  monkeypatch.setattr(surroundings.gtmm_jax, '__file__', installed)
+  monkeypatch.setattr(provenance.gtmm_jax, '__file__', installed)
   nothing = {'commit': None, 'clean': None}
-  assert surroundings.sources() == nothing
+  assert provenance.sources() == nothing
   monkeypatch.setenv('PATH', str(tmp_path))
-  assert surroundings.sources() == nothing
+  assert provenance.sources() == nothing
 
 
 @pytest.mark.parametrize(
   'command, told',
   [
     (
-      'python /home/me/gtmm/experiments/run.py --task=rotation --workdir=mine',
+      'python /a/b/experiments/run.py --task=rotation --workdir=mine',
       'python experiments/run.py --task=rotation --workdir=FOLDER',
     ),
     (
@@ -87,7 +87,7 @@ def test_no_repository_but_that_of_the_sources_counts(
   ],
 )
 def test_folders_are_left_out_of_published_commands(command, told):
-  assert surroundings.without_folders(command) == told
+  assert provenance.without_folders(command) == told
 
 
 def test_starts_are_recorded_beside_those_before(tmp_path):
