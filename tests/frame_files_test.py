@@ -257,7 +257,7 @@ def test_a_header_that_is_nested_too_deep_is_told(file, shape):
 
 
 # What a message says of arrays that hold twenty episodes.
-_WAY = r'(frames(?:\.swapaxes\(0, 1\))?\[\.\.\., None\]) if \w+ are 20 episodes'
+_WAY = r'(frames(?:\.swapaxes\(0, 1\))?\[\.\.\., None\]) if [^(]*\(20 episodes'
 
 
 @pytest.mark.parametrize('shape', [(3, 20, 8, 8), (20, 3, 8, 8)])
@@ -415,6 +415,7 @@ _SOME = np.zeros((3, 4, 8, 8, 1), np.uint8)
     (_SOME.astype(complex), ('complex128', 'uint8')),
     (_SOME.astype(str), ('<U', 'uint8')),
     (_SOME[..., 0], ('(3, 4, 8, 8)', 'five axes', 'frames[..., None]')),
+    (_SOME[..., 0, :], ('(3, 4, 8, 1)', 'frames.reshape(N, T, H, W, C)')),
     (_SOME[..., None], ('(3, 4, 8, 8, 1, 1)', 'five axes')),
     (_SOME[:, 0, :, 0, 0], ('(3, 8)', 'five axes')),
     (np.uint8(1), ('()', 'five axes')),

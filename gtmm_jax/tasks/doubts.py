@@ -65,14 +65,25 @@ def of_axes(count: int, length: int) -> tuple[str, ...]:
 
 
 def to_five_axes(shape: Sequence[int]) -> str:
-  """How to make [N, T, H, W, C] of grey frames of four axes, for people."""
-  count, length = shape[:2]
-  ways = (
-    f'frames[..., None] if these are {count:,} episodes of {length:,} frames',
-    f'frames.swapaxes(0, 1)[..., None] if they are {length:,} episodes of '
-    f'{count:,}, time first as in Moving MNIST as published',
-  )
-  return ', '.join(reversed(ways) if count < length else ways)
+  """Tells how frames of four axes become [N, T, H, W, C].
+
+  Args:
+    shape: of the frames.
+  """
+  count, length, _, channels = shape
+  if channels in (1, 3):
+    return (
+      'frames.reshape(N, T, H, W, C) if these are of one recording, which it '
+      'cuts into N episodes of T frames'
+    )
+  ways = [
+    f'frames[..., None] if the first axis is episodes ({count:,} episodes of '
+    f'{length:,} frames)',
+    f'frames.swapaxes(0, 1)[..., None] if the first axis is time, as in Moving '
+    f'MNIST as published ({length:,} episodes of {count:,} frames)',
+  ]
+  # The likelier one first.
+  return ', or '.join(ways[::-1] if count < length else ways)
 
 
 def of_condition(what: str, condition: np.ndarray) -> tuple[str, ...]:

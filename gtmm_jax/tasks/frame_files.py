@@ -195,7 +195,8 @@ def _problems_of_frames(frames: npz.Member) -> Iterator[str]:
       way = 'bring them to 0 to 255 and save frames.astype(np.uint8)'
     yield f'are {kind}; they must be uint8, {way}.'
   if len(shape) != 5:
-    hint = f', {doubts.to_five_axes(shape)}' if len(shape) == 4 else ''
+    is_one_short = len(shape) == 4
+    hint = f': save {doubts.to_five_axes(shape)}' if is_one_short else ''
     yield (
       f'have the shape {shape}; it must be [N, T, H, W, C], five axes{hint}.'
     )

@@ -98,13 +98,13 @@ def _single_array(file: pathlib.Path, stream: Any) -> str:
     shape, _, dtype = _read_header(stream)
   except _DAMAGE as error:
     return f'is a damaged .npy file ({error}); save or fetch it again.'
-  way = '; frames are uint8 [N, T, H, W, C].'
+  way = 'uint8 [N, T, H, W, C]'
   if len(shape) == 4:
-    way = f', with {doubts.to_five_axes(shape)}.'
+    way = doubts.to_five_axes(shape)
   return (
     f'is a single array as np.save writes it, {dtype} {shape}; save it with '
-    f"its name, frames = np.load({file.name!r}) and np.savez('episodes.npz', "
-    f'frames=...){way}'
+    f"its name: frames = np.load({file.name!r}), then np.savez('episodes.npz', "
+    f'frames=...) of {way}.'
   )
 
 
