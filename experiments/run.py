@@ -16,6 +16,7 @@ from typing import Any
 sys.path.insert(0, str(pathlib.Path(__file__).parent))
 
 import command
+import compilation_cache
 from absl import app, flags
 
 from gtmm_jax import presets
@@ -88,6 +89,7 @@ def define_flags() -> None:
   )
   command.define_memory_flag()
   command.define_computing_flags()
+  compilation_cache.define_flag()
   _define_numbers()
 
 
@@ -135,6 +137,7 @@ def main(_: list[str]) -> None:
   from gtmm_jax.checkpoints import CheckpointMismatch
   from gtmm_jax.tasks.dataset import DataError
 
+  compilation_cache.use(FLAGS.compilation_cache)
   told = CannotGoOn, CheckpointMismatch, DataError, session.NoReplicaLeft
   try:
     session.run(_prepare())

@@ -20,6 +20,7 @@ from typing import Any
 sys.path.insert(0, str(pathlib.Path(__file__).parent))
 
 import command
+import compilation_cache
 import pictures
 import places
 import settings as settings_module
@@ -63,6 +64,7 @@ def define_flags() -> None:
     'preset', 'paper', tuple(presets.PRESETS), "The episodes' sizes."
   )
   command.define_episode_flags()
+  compilation_cache.define_flag()
   flags.DEFINE_string(
     'data',
     'bundled',
@@ -141,6 +143,7 @@ def main(_: list[str]) -> None:
   request = Request(**{each.name: FLAGS[each.name].value for each in fields})
   try:
     sheet = prepare(request)
+    compilation_cache.use(FLAGS.compilation_cache)
     paths = pictures.attempt(lambda: draw(sheet), sheet.stem, _NOTHING)
   except (ValueError, OSError) as error:
     command.fail(error)
