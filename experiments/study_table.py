@@ -25,6 +25,20 @@ _COLUMNS = {
   'retrieval_free': 'retrieved free',
   'retrieval_free_chance': 'by chance',
 }
+# Columns of tasks whose dreams are measured, over all dreamed frames.
+_OF_DREAMS = {
+  f'{source}_{name}_all': told_of_source.format(told)
+  for name, told in (
+    ('error', 'squared error'),
+    ('psnr', 'PSNR, dB'),
+    ('similarity', 'structural similarity'),
+  )
+  for source, told_of_source in (
+    ('dream', '{} of dreams'),
+    ('last', 'of the last frame seen'),
+    ('copy', 'of the nearest frame seen'),
+  )
+}
 # Of these there is a table of tasks by what is varied, too.
 _MATRICES = {
   'ratio': 'KL of predictable frames / KL of new frames:',
@@ -56,9 +70,15 @@ def write(
   Returns:
     The paths of the two files.
   """
-  headings = ['cell', 'steps', 'n', *_COLUMNS.values()]
+  columns = _columns(rows)
+  headings = ['cell', 'steps', 'n', *columns.values()]
   body = [
-    [name, f'{row["step"]:,}', _counted(row), *map(_text, _values(row))]
+    [
+      name,
+      f'{row["step"]:,}',
+      _counted(row),
+      *(_text(row['summary'].get(column)) for column in columns),
+    ]
     for name, row in rows.items()
   ]
   table = Table()
@@ -156,8 +176,13 @@ def _counted(row: dict[str, Any]) -> str:
   return str(counted) + ('' if counted == all_of_them else f' of {all_of_them}')
 
 
-def _values(row: dict[str, Any]) -> list[Any]:
-  return [row['summary'].get(name) for name in _COLUMNS]
+def _columns(rows: Mapping[str, dict[str, Any]]) -> dict[str, str]:
+  """The columns of a table; of dreams where a row has such values."""
+  return _COLUMNS | {
+    name: told
+    for name, told in _OF_DREAMS.items()
+    if any(row['summary'].get(name) for row in rows.values())
+  }
 
 
 def _text(value: Any) -> str:
