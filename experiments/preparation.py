@@ -242,7 +242,9 @@ def load_images(
   task = tasks.TASKS[settings.task]
   if task.asks == 'class':
     doubts.require_classes(loaded, task.classes, settings.task)
-  return loaded, images.describe_more_digits()
+  drawn = settings.pre_recall or settings.rows * settings.columns
+  told = loaded.doubts + doubts.of_draws(loaded, drawn)
+  return loaded._replace(doubts=told), images.describe_more_digits()
 
 
 def _config(

@@ -64,7 +64,7 @@ def test_a_few_episodes_hold_out_their_last(tmp_path):
   sets = frames.load(_save(tmp_path, 3), _MANY)
   assert own_episodes.numbers(sets.held_out.frames).tolist() == [2]
   assert '2 training and 1 held-out episodes, episode 3 held' in sets.source
-  assert 'one held-out episode alone' in sets.doubts[-1]
+  assert 'a single episode is held out' in sets.doubts[-1]
 
 
 def test_an_episode_has_its_frames_condition_and_marks(tmp_path):

@@ -283,8 +283,6 @@ def test_digits_that_show_nothing_are_refused(
   assert load(lambda x: x).doubts == ()
   (doubt,) = load(lambda x: x // 16).doubts
   assert f'{named} digits have values from 0 to 15' in doubt
-  (doubt,) = load(lambda x: x[:1]).doubts
-  assert f'one {named} digit alone' in doubt
 
 
 def test_home_is_expanded(tmp_path, contents, monkeypatch):

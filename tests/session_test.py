@@ -693,7 +693,15 @@ def test_a_class_that_a_part_of_the_digits_lacks_is_told(
     preparation.prepare(_request(tmp_path / 'run', task='parity_recall'))
   assert not (tmp_path / 'run').exists()
   # No other task asks for a class.
-  preparation.prepare(_request(tmp_path / 'run'))
+  prepared = preparation.prepare(_request(tmp_path / 'run'))
+  assert prepared.images.doubts == ()
+  # Of fewer than there are cells, some come twice.
+  fewer = images.Images(pixels[:15], labels[:15])
+  prepared = preparation.prepare(
+    _request(tmp_path / 'run', task='navigation', recall=None)
+  )
+  (doubt,) = prepared.images.doubts
+  assert f'draws 16 of 15 {part.replace("_", "-")} digits' in doubt
 
 
 def test_doubts_are_printed_before_anything_is_compiled(tmp_path, capsys):

@@ -124,16 +124,34 @@ def of_marks(what: str, marks: np.ndarray) -> tuple[str, ...]:
   )
 
 
-def of_number(what: str, count: int) -> tuple[str, ...]:
-  """Doubts that a single example tells much.
+def of_held_out(count: int) -> tuple[str, ...]:
+  """Doubts that a single held-out episode tells much.
 
   Args:
-    what: kind of the examples, for people.
-    count: how many there are.
+    count: of held-out episodes.
   """
   if count > 1:
     return ()
-  return (f'there is one {what} alone, by which all is measured; add more.',)
+  return (
+    'a single episode is held out, by which all is measured; of twenty '
+    'episodes two are.',
+  )
+
+
+def of_draws(images: Any, count: int) -> tuple[str, ...]:
+  """Doubts that an episode shows different images, where there are too few.
+
+  Args:
+    images: `training` and `held_out`, each with `labels`.
+    count: how many an episode draws.
+  """
+  parts = {'training': images.training, 'held-out': images.held_out}
+  return tuple(
+    f'an episode draws {count:,} of {len(own.labels):,} {part} digits, so that '
+    f'some come twice where they should be new; take more of them.'
+    for part, own in parts.items()
+    if len(own.labels) < count
+  )
 
 
 def require_classes(images: Any, classes: Sequence[int], why: str) -> None:

@@ -214,7 +214,7 @@ def load(file: pathlib.Path, budget: float, seed: int = 0) -> Sets:
     source += f'; trained on {size:,} at a time, others after each report'
     if size < len(held_out):
       source += f', evaluated on the first {size:,} of those held out'
-  told = episodes.doubts + doubts.of_number('held-out episode', len(held_out))
+  told = episodes.doubts + doubts.of_held_out(len(held_out))
   held_out = _take(episodes, held_out[:size])
   return Sets(trained, held_out, source, episodes.checksum, told)
 

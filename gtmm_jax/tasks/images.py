@@ -101,7 +101,6 @@ def _digits(
     digest.update(images.labels.astype('<i4').data)
     extremes = int(pixels.min()), int(pixels.max())
     told += doubts.of_bytes(f'{origin}: {part} digits', *extremes)
-    told += doubts.of_number(f'{part} digit', len(pixels))
   source = (
     f'{origin}: {len(training.labels):,} training and '
     f'{len(held_out.labels):,} held-out digits, {split}'
