@@ -9,6 +9,7 @@ import textwrap
 from collections.abc import Mapping
 from typing import Any, NoReturn
 
+import children
 from absl import flags, logging
 from rich.console import Console
 
@@ -134,13 +135,19 @@ def run_logged(
     Its exit code.
   """
   with log.open('a') as file:
-    return subprocess.run(
-      [sys.executable, str(program), *words(given)],
+    child = children.start(
+      program,
+      words(given),
       stdout=file,
       stderr=subprocess.STDOUT,
       stdin=subprocess.DEVNULL,
-      check=False,
-    ).returncode
+    )
+  try:
+    return child.wait()
+  finally:
+    # Where this program is interrupted meanwhile.
+    child.kill()
+    child.wait()
 
 
 def words(given: Mapping[str, Any]) -> list[str]:

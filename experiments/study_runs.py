@@ -1,11 +1,13 @@
 """Runs the cells of a study, and shares them with other programs; no jax."""
 
 import contextlib
+import os
 import pathlib
 import signal
 import subprocess
 import time
 from collections.abc import Callable, Sequence
+from typing import NamedTuple
 
 import children
 import command
@@ -17,6 +19,20 @@ from study_progress import Shown
 # Seconds between two looks at how far runs are, and whether a cell is free that
 # another program has.
 _SLOWLY = 1.0
+
+
+class Running(NamedTuple):
+  """A cell's run that was begun.
+
+  Attributes:
+    cell: the cell.
+    child: its process.
+    said_before: bytes of the log that earlier runs have written.
+  """
+
+  cell: Cell
+  child: subprocess.Popen
+  said_before: int
 
 
 class Runs:
@@ -47,7 +63,7 @@ class Runs:
     self._left = list(cells)
     self._program, self._jobs = program, jobs
     self._shown, self._told = shown, told
-    self._running: dict[str, tuple[Cell, subprocess.Popen]] = {}
+    self._running: dict[str, Running] = {}
     self._looked: dict[str, float] = {}
 
   def finish(self, grace: float) -> None:
@@ -93,7 +109,8 @@ class Runs:
 
   def _start(self, cell: Cell) -> None:
     words = command.words({**cell.flags, 'workdir': cell.workdir})
-    with cell.log.open('a') as log:
+    with cell.log.open('ab') as log:
+      said_before = log.seek(0, os.SEEK_END)
       child = children.start(
         self._program,
         words,
@@ -101,7 +118,7 @@ class Runs:
         stdout=log,
         stderr=subprocess.STDOUT,
       )
-    self._running[cell.name] = cell, child
+    self._running[cell.name] = Running(cell, child, said_before)
     self._shown.begin(cell.name, cell.steps)
 
   def _leave(self, cell: Cell) -> None:
@@ -111,25 +128,27 @@ class Runs:
 
   def _look(self) -> None:
     """Looks at what runs: how far it is, and whether it has ended."""
-    for name, (cell, child) in list(self._running.items()):
-      if child.poll() is not None:
+    for name, running in list(self._running.items()):
+      if running.child.poll() is not None:
         del self._running[name]
-        self._judge(cell, child.returncode)
+        self._judge(running)
       elif time.monotonic() >= self._looked.get(name, 0.0):
         self._looked[name] = time.monotonic() + _SLOWLY
-        done = study_cells.steps_done(cell)
-        self._shown.move(name, done, cell.steps)
+        done = study_cells.steps_done(running.cell)
+        self._shown.move(name, done, running.cell.steps)
 
-  def _judge(self, cell: Cell, code: int) -> None:
+  def _judge(self, running: Running) -> None:
     """Says what came of a run that has ended."""
+    cell, code = running.cell, running.child.returncode
     if not code:
       self._say(cell, *self._told(cell))
       return
-    last = _last_line(cell.log)
-    if code == command.MISTAKE and continuation.TAKEN in last:
+    said = _said(running)
+    if code == command.MISTAKE and any(continuation.TAKEN in s for s in said):
       self._left.append(cell._replace(is_evaluated=False))
       self._leave(cell)
       return
+    last = said[-1] if said else 'no output'
     self._say(cell, f'{_ending(code)}: {last}', True)
 
   def _say(self, cell: Cell, told: str, failed: bool) -> None:
@@ -140,7 +159,7 @@ class Runs:
 
   def _end(self, asked: children.Asked, grace: float) -> None:
     """Ends what runs, if anything does."""
-    running = [child for _, child in self._running.values()]
+    running = [each.child for each in self._running.values()]
     if not running:
       return
 
@@ -153,13 +172,15 @@ class Runs:
     children.end(running, asked, grace, say)
 
 
-def _last_line(log: pathlib.Path) -> str:
-  """What a run said last."""
+def _said(running: Running) -> list[str]:
+  """The lines that a run has written."""
   try:
-    lines = log.read_text(errors='replace').splitlines()
+    with running.cell.log.open('rb') as log:
+      log.seek(running.said_before)
+      lines = log.read().decode(errors='replace').splitlines()
   except OSError as error:
-    return str(error)
-  return next((line for line in reversed(lines) if line.strip()), 'no output')
+    return [str(error)]
+  return [line for line in lines if line.strip()]
 
 
 def _ending(code: int) -> str:
