@@ -103,12 +103,18 @@ def test_a_cell_has_what_its_run_would_say(tmp_path):
   (tmp_path / 'a file').touch()
   before = sorted(tmp_path.rglob('*'))
   wrong = {name: {**_GOOD, **own} for name, (own, _) in _WRONG.items()}
-  good = {'new': _GOOD, 'done': _GOOD, 'more': {**_GOOD, 'replicas': 30}}
+  good = {
+    'precise': {**_GOOD, 'precision': 'float32'},
+    'new': _GOOD,
+    'done': _GOOD,
+    'more': {**_GOOD, 'replicas': 30},
+  }
   found = _ask(tmp_path, wrong | good)
   assert list(found) == [*wrong, *good]
   for name, (_, words) in _WRONG.items():
     assert words in found[name]['problem'], name
-  new, done, more = (found[name] for name in good)
+  precise, new, done, more = (found[name] for name in good)
+  assert precise['config']['settings']['precision'] == 'float32'
   assert new['config']['settings'] == records.documents.as_json(
     prepared.config['settings']
   )
