@@ -9,6 +9,7 @@ import re
 import shutil
 import subprocess
 import sys
+import time
 import types
 
 import conclude
@@ -261,6 +262,51 @@ def test_a_file_that_is_cut_ends_a_run_where_it_is_read_again(
     # As run.py tells it, in one line; test_what_ends_a_run_is_told_in_one_line.
     with pytest.raises(DataError, match=r'was cut from .* to 1,000 bytes'):
       images.at(1)
+
+
+@pytest.mark.slow
+def test_a_file_that_is_cut_under_a_run_ends_the_program_in_one_line(
+  tmp_path, colour
+):
+  file = pathlib.Path(shutil.copy(colour, tmp_path))
+  workdir, content = tmp_path / 'run', file.read_bytes()
+
+  def start(steps):
+    flags = {
+      'task': 'frames',
+      'model': 'vrnn',
+      'data': f'files:{file}',
+      'steps': steps,
+      'replicas': 1,
+      'batch_size': 2,
+      'report_every': 20,
+      'evaluation_episodes': 2,
+      'device_megabytes': _ROOM,
+      'workdir': workdir,
+    }
+    program = pathlib.Path(session.__file__).with_name('run.py')
+    return subprocess.Popen(
+      [sys.executable, program, *(f'--{k}={v}' for k, v in flags.items())],
+      stdout=subprocess.PIPE,
+      stderr=subprocess.PIPE,
+      text=True,
+    )
+
+  process = start(100_000)
+  while not (workdir / 'metrics.jsonl').exists():
+    assert process.poll() is None, process.communicate()
+    time.sleep(0.1)
+  os.truncate(file, 1000)
+  _, told = process.communicate()
+  assert process.returncode == 2 and told.count('\n') == 1
+  assert f'{file} was cut from {len(content):,} to 1,000 bytes' in told
+  step = records.read_metrics(workdir)[-1]['step']
+  assert (workdir / 'checkpoints' / str(step)).is_dir()
+  file.write_bytes(content)
+  process = start(step + 20)
+  out, told = process.communicate()
+  assert process.returncode == 0, told
+  assert f'Going on from step {step:,}.' in out
 
 
 def test_windows_change_what_is_learned(

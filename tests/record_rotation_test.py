@@ -275,7 +275,7 @@ def test_the_file_holds_the_arrays_as_they_are(tmp_path):
     np.testing.assert_array_equal(loaded['predictable'], predictable)
     assert loaded['frames'].dtype == np.uint8
     assert loaded['predictable'].dtype == np.bool_
-  # Bytes as in memory, so that the file can be mapped.
+  # Bytes as in memory, so that they can stay in the file.
   with zipfile.ZipFile(path) as archive:
     for entry in archive.infolist():
       assert entry.compress_type == zipfile.ZIP_STORED
