@@ -55,11 +55,19 @@ _BESIDE = {
 }
 
 
+def headlines(line: dict[str, Any], has_settled: bool) -> tuple[str, str]:
+  """Returns the headlines of a line of metrics and of its `held_out`."""
+  told = headline(line, has_settled)
+  if 'held_out' not in line:
+    return told, ''
+  return told, headline(line['held_out'], has_settled)
+
+
 def headline(line: dict[str, Any], has_settled: bool) -> str:
   """Tells means over replicas: of a line of metrics, or of an evaluation.
 
   Args:
-    line: its `held_out`, if it is there, is told of, too.
+    line: names and arrays, as `records.by_replica` takes them.
     has_settled: whether the KL ratio counts; `records.settled_at` says.
 
   Returns:
@@ -77,8 +85,6 @@ def headline(line: dict[str, Any], has_settled: bool) -> str:
         f'{told} {_short(summary[name], ".3f")} '
         f'({_short(summary[other], ".3f")} {told_of_other})'
       )
-  if 'held_out' in line:
-    parts.append(f'held out: {headline(line["held_out"], has_settled)}')
   return '  '.join(parts)
 
 

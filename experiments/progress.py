@@ -27,7 +27,7 @@ class Training:
     self._console = console
     self._first, self._last = first, last
     self._started = self._spoken = time.perf_counter()
-    self._text = ''
+    self._text = self._held_out = ''
     self._bar = Progress(
       TextColumn('step'),
       MofNCompleteColumn(),
@@ -52,18 +52,30 @@ class Training:
       self._task, completed=step, description=self._describe(step)
     )
 
-  def report(self, step: int, metrics: str) -> None:
-    """Takes new metrics, in words; prints a line if it is time."""
+  def report(self, step: int, metrics: str, held_out: str = '') -> None:
+    """Takes new metrics, in words; prints lines if it is time.
+
+    Args:
+      step: that they are of.
+      metrics: of training; on a terminal they stand beside the bar.
+      held_out: of held-out episodes, if these were evaluated; on a terminal
+        they have a line of their own.
+    """
     self._text = f'{metrics}  '
+    if held_out:
+      self._held_out = f'step {step:,}, held out  {held_out}'
     now = time.perf_counter()
-    is_time = now - self._spoken >= _QUIET or step == self._last
-    if is_time and not self._console.is_terminal:
+    if now - self._spoken >= _QUIET or step == self._last:
       self._spoken = now
-      left = (self._last - step) / max(self._speed(step), 1e-9)
-      self._console.print(
-        f'step {step:,} of {self._last:,}  {self._describe(step)}  '
-        f'{left:,.0f} s left'
-      )
+      if not self._console.is_terminal:
+        left = (self._last - step) / max(self._speed(step), 1e-9)
+        self._console.print(
+          f'step {step:,} of {self._last:,}  {self._describe(step)}  '
+          f'{left:,.0f} s left'
+        )
+      if self._held_out:
+        self._console.print(self._held_out)
+        self._held_out = ''
     self.advance(step)
 
   def _speed(self, step: int) -> float:

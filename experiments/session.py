@@ -189,7 +189,8 @@ def _train(
         if settled_at is None:
           lines.append(line)
           settled_at = records.settled_at(lines)
-        shown.report(step, conclude.headline(line, settled_at is not None))
+        told = conclude.headlines(line, settled_at is not None)
+        shown.report(step, *told)
       if ends:
         break
       until = settings.report_every - step % settings.report_every

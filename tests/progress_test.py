@@ -49,3 +49,19 @@ def test_a_terminal_has_a_bar_with_the_speed(clock):
     shown.report(50, 'bound 7')
   text = file.getvalue()
   assert '50/100' in text and 'bound 7' in text and '10.0 steps/s' in text
+
+
+@pytest.mark.parametrize('is_terminal', [False, True])
+def test_held_out_episodes_have_a_line_once(clock, is_terminal):
+  file = io.StringIO()
+  console = Console(
+    file=file, force_terminal=is_terminal, width=80, highlight=False
+  )
+  with progress.Training(console, 0, 300) as shown:
+    for step, held_out in ((100, 'bound 8'), (200, ''), (300, 'bound 9')):
+      clock[0] += 20
+      shown.report(step, 'bound 7', held_out)
+  lines = [line for line in file.getvalue().splitlines() if 'held out' in line]
+  assert len(lines) == 2
+  assert 'step 100, held out  bound 8' in lines[0]
+  assert 'step 300, held out  bound 9' in lines[1]
