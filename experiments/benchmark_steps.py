@@ -11,6 +11,7 @@ import arithmetic
 import benchmark_cores
 import benchmark_torch
 import jax
+import jax_settings
 import kept
 import machine
 import naive_road
@@ -143,6 +144,7 @@ def measure(
     or not counted.
   """
   content = document(prepared[0], seconds)
+  jax_settings.set_precision(prepared[0].settings.precision)
   timings = []
   for each in prepared:
     timings.append(timing.measure(each, seconds))

@@ -58,12 +58,16 @@ def precision(given: str) -> str:
   return _PRECISIONS.get(chosen, chosen)
 
 
-def set_precision(given: str) -> None:
-  """Sets that of all products of this program, unless it is `default`."""
+def set_precision(chosen: str) -> None:
+  """Sets that of all products of this program.
+
+  Args:
+    chosen: what `precision` returned; `default` leaves what jax has been told.
+  """
   import jax
 
-  if given != 'default':
-    jax.config.update('jax_default_matmul_precision', given)
+  if chosen != 'default':
+    jax.config.update('jax_default_matmul_precision', chosen)
 
 
 def remedies(old: Mapping[str, Any]) -> dict[str, str]:

@@ -155,7 +155,6 @@ def prepare(
     why=why,
   )
   continuation.require(workdir, settings.steps, prepared.config)
-  jax_settings.set_precision(request.precision)
   return prepared
 
 

@@ -9,6 +9,7 @@ import conclude
 import continuation
 import held_out
 import jax
+import jax_settings
 import numpy as np
 import own_frames
 import programs as programs_module
@@ -40,8 +41,9 @@ def run(prepared: Prepared) -> None:
     OSError: if something cannot be written; what was is kept.
   """
   console = command.console()
-  announce(prepared, console)
   settings, workdir = prepared.settings, prepared.workdir
+  jax_settings.set_precision(settings.precision)
+  announce(prepared, console)
   if conclude.is_complete(workdir, settings):
     console.print('This run is complete; nothing is left to train.')
     conclude.show(workdir, settings, console)

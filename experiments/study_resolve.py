@@ -20,7 +20,6 @@ sys.path.insert(0, str(pathlib.Path(__file__).parent))
 import command
 import conclude
 import continuation
-import jax
 import preparation
 import run
 from absl import flags
@@ -62,11 +61,8 @@ def resolve(
     max([most, *(each.replicas or 0 for each in requests.values())])
   )
   load = _remembering(preparation.load_images)
-  precision = jax.config.jax_default_matmul_precision
   # Cells that read the same data follow on each other.
   for name in sorted(requests, key=lambda name: _data(requests[name])):
-    # Not that of the cell before.
-    jax.config.update('jax_default_matmul_precision', precision)
     try:
       found[name] = _resolve(requests[name], load)
     except (ValueError, OSError, CheckpointMismatch) as error:

@@ -598,14 +598,20 @@ def test_other_settings_do_not_go_on_in_the_same_folder(whole, change, named):
   assert (whole / 'config.json').read_bytes() == before
 
 
-def test_precision_is_that_of_all_products_of_the_program(tmp_path):
+def test_precision_is_that_of_all_products_of_the_program(
+  tmp_path, monkeypatch
+):
+  def stop(*_):
+    raise Interruption
+
+  monkeypatch.setattr(session, 'announce', stop)
   config = jax.config
   told = config.jax_default_matmul_precision
   try:
     for given, before, after, recorded in (
       # What jax was told stays, unless the flag says otherwise.
       ('default', None, None, 'default'),
-      ('default', 'highest', 'highest', 'float32'),
+      ('default', 'highest', 'float32', 'float32'),
       ('default', 'bfloat16', 'bfloat16', 'bfloat16'),
       ('tensorfloat32', 'highest', 'tensorfloat32', 'tensorfloat32'),
     ):
@@ -614,6 +620,10 @@ def test_precision_is_that_of_all_products_of_the_program(tmp_path):
         _request(tmp_path / 'run', precision=given, recompute='everything')
       )
       assert prepared.config['settings']['precision'] == recorded
+      # Of several that are prepared each has its own.
+      assert config.jax_default_matmul_precision == before
+      with pytest.raises(Interruption):
+        session.run(prepared)
       assert config.jax_default_matmul_precision == after
       assert prepared.problem.recompute == 'everything'
   finally:
