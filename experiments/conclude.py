@@ -47,11 +47,7 @@ _ALWAYS = ('negative_bound', 'kl_new', 'kl_predictable', 'kl_last', 'ratio')
 _BESIDE = {
   'retrieval_ahead': ('retrieved ahead', 'retrieval_ahead_chance', 'by chance'),
   'retrieval_free': ('retrieved free', 'retrieval_free_chance', 'by chance'),
-  'dream_error_all': (
-    'error of dreams',
-    'copy_error_all',
-    'of the nearest frame',
-  ),
+  'dream_error': ('error of dreams', 'copy_error', 'of the nearest frame'),
 }
 
 

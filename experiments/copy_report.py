@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from rich.table import Table
 
-from gtmm_jax.figures import appearance, writing
+from gtmm_jax.figures import appearance, words, writing
 
 # isort: split
 # After ours, which imports it whatever the user's settings are.
@@ -54,7 +54,8 @@ def draw(
   cores = dict.fromkeys(run['core'] for run in runs)
   for core in cores:
     own = [run for run in runs if run['core'] == core]
-    label = f'{core} ({np.mean([run["seconds"] for run in own]):,.0f} s)'
+    seconds = np.mean([run['seconds'] for run in own])
+    label = f'{words.in_print(core)} ({seconds:,.0f} s)'
     for run in own:
       curve = [line for line in lines if _key(line) == _key(run)]
       style = {'color': _COLOURS[core], 'linewidth': 1.2}

@@ -60,7 +60,9 @@ def draw(prepared: Any, state: train.TrainState, wanted: Sequence[str]) -> None:
   figure: dict[str, Callable[[], list[pathlib.Path]]] = {
     'results': lambda: _draw_results(prepared),
     'episodes': lambda: _draw_episodes(prepared, *dreams(prefix)),
-    'overlay': lambda: _draw_overlay(prepared, dreams(prefix), dreams(1)),
+    'overlay': lambda: _draw_overlay(
+      prepared, problem, drawn()[1], dreams(prefix), dreams(1)
+    ),
     'memory': lambda: _draw_memory(prepared, problem, drawn()),
   }
   for name in wanted:
@@ -116,16 +118,24 @@ def _draw_episodes(
       figures.Row('reconstruction', np.asarray(reconstruction[:, index])),
       figures.Row('generated', generated),
     ]
-  return figures.draw_strip(rows, _path(prepared, 'episodes'))
+  return figures.draw_strip(
+    rows, _path(prepared, 'episodes'), turn=prepared.task.prefix
+  )
 
 
 def _draw_overlay(
-  prepared: Any, late: tuple[Any, ...], early: tuple[Any, ...]
+  prepared: Any,
+  problem: train.Problem,
+  key: jax.Array,
+  late: tuple[Any, ...],
+  early: tuple[Any, ...],
 ) -> list[pathlib.Path]:
   """The first of the episodes as a map: as it is, and as it was dreamed.
 
   Args:
     prepared: the run, of navigation.
+    problem: that makes the episodes.
+    key: of the drawing, as `dream` takes it.
     late: what `dream` returns for the task's prefix.
     early: and for a prefix of one frame.
   """
@@ -139,12 +149,15 @@ def _draw_overlay(
   ):
     rows.append((name, np.concatenate([truth[:seen], dreamed[:, 0]])))
   condition = np.asarray(episode.condition[:, 0])
+  settings, batch_key = prepared.settings, _batch_key(key)
+  start = prepared.task.start(train.episode_keys(problem, batch_key)[0])
   return figures.draw_overlay(
     rows,
-    navigation.positions(condition),
+    np.asarray(start) + navigation.positions(condition),
     navigation.visits(condition),
     _path(prepared, 'overlay'),
-    title=f'{prepared.settings.model} on {_task(prepared.settings)}: episode 1',
+    title=f'{figures.in_print(settings.model)} on {_task(settings)}: episode 1',
+    grid=(settings.rows, settings.columns),
   )
 
 
@@ -171,6 +184,11 @@ def batch(
   return jax.vmap(problem.sample, (0, 0), 1)(own[1:], each), noise
 
 
+def _batch_key(key: jax.Array) -> jax.Array:
+  """Of the episodes that are drawn, and their noise."""
+  return jax.random.split(key)[0]
+
+
 def dream(
   problem: train.Problem,
   prefix: int,
@@ -180,8 +198,8 @@ def dream(
   images: Any,
 ) -> tuple[Any, jax.Array, jax.Array]:
   """Episodes, their reconstructions, and the dreams after their prefixes."""
-  batch_key, frame_key = jax.random.split(key)
-  episode, noise = batch(problem, batch_key, images)
+  _, frame_key = jax.random.split(key)
+  episode, noise = batch(problem, _batch_key(key), images)
   inference = free_energy.infer(
     problem.model, variables, episode.frames, episode.condition, noise
   )
@@ -203,14 +221,21 @@ def _draw_memory(
   """The memory over the first of the episodes."""
   episode, cores = jax.jit(functools.partial(watch, problem))(*drawn)
   settings = prepared.settings
+  panels = memory_panels.panels(cores)
+  note = (
+    'Column t: as it predicts frame t, just given the latent of frame t - 1. '
+    'The episode is the first one of the figure of episodes.'
+  )
+  if any(memory_panels.ALIKE in panel.title for panel in panels):
+    note += ' Alike: weights differ by less than a tenth of the scale.'
   return figures.draw_memory(
     np.asarray(episode.frames[:, 0]),
-    memory_panels.panels(cores),
+    panels,
     _path(prepared, 'memory'),
     marks=np.asarray(episode.predictable[:, 0]),
-    title=f'Memory of {settings.model} on {_task(settings)}',
-    note='Column t: as it predicts frame t, just given the latent of frame '
-    't - 1. The episode is the first one of the figure of episodes.',
+    title=f'Memory of the {figures.in_print(settings.model)} on '
+    f'{_task(settings)}',
+    note=note,
   )
 
 
@@ -221,8 +246,7 @@ def watch(
   images: Any,
 ) -> tuple[Any, Any]:
   """Episodes as `dream` has them, and the core's carries over the first."""
-  batch_key, _ = jax.random.split(key)
-  episode, noise = batch(problem, batch_key, images)
+  episode, noise = batch(problem, _batch_key(key), images)
   first = (x[:, :1] for x in (episode.frames, episode.condition, noise))
   cores = free_energy.watch(problem.model, variables, *first)
   return episode, jax.tree.map(lambda leaf: leaf[:, 0], cores)

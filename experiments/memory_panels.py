@@ -13,6 +13,12 @@ from gtmm_jax.memory.ntm import NTMState
 
 # More write heads than these are shown as one, by their greatest weight.
 _SEPARATE_WRITES = 3
+# Heads whose weights differ by less of the greatest one are shown as one.
+_ALIKE = 0.1
+# Of the magnitudes of a memory's content, those that its colours hold.
+_SHOWN = 98
+# What panels say of such heads.
+ALIKE = 'alike'
 
 
 def panels(cores: Any) -> list[figures.Panel]:
@@ -22,9 +28,10 @@ def panels(cores: Any) -> list[figures.Panel]:
     cores: carries of a core with a memory, leaves [T, ...] without batch axes.
 
   Returns:
-    Where each head read; where was written, and the usage of slots, if the core
-    has them; the norm of each slot, the content after the last frame, and how
-    alike slots are then; the gates.
+    Where heads read, on one scale, those that are alike as one; where was
+    written, and the usage of slots, if the core has them; the norm of each
+    slot, the content after the last frame, and how alike slots are then; the
+    gates.
   """
   shown = _weights('read', cores.read_weights)
   if hasattr(cores, 'write_weights'):
@@ -32,7 +39,7 @@ def panels(cores: Any) -> list[figures.Panel]:
     if heads > _SEPARATE_WRITES:
       greatest = np.max(weights, axis=1)
       title = f'write weights, greatest of {heads} heads'
-      shown.append(figures.Panel(title, greatest, 'slot', 'weight', (0.0, 1.0)))
+      shown.append(figures.Panel(title, greatest, 'slot', 'weight'))
     else:
       shown += _weights('write', weights)
   if hasattr(cores, 'usage'):
@@ -41,14 +48,13 @@ def panels(cores: Any) -> list[figures.Panel]:
     shown.append(figures.Panel('usage', cores.usage, 'slot', 'usage', limits))
   norms = np.linalg.norm(cores.memory, axis=-1)
   shown.append(figures.Panel('norm of each slot', norms, 'slot', 'norm'))
+  content = np.transpose(cores.memory[-1])
+  # A single outlier would leave all others dark.
+  end = float(np.percentile(np.abs(content), _SHOWN)) or None
+  limits = end and (-end, end)
+  title = 'content at the last frame'
   shown.append(
-    figures.Panel(
-      'content at the last frame',
-      np.transpose(cores.memory[-1]),
-      'slot',
-      'value',
-      columns='word',
-    )
+    figures.Panel(title, content, 'slot', 'value', limits, columns='word')
   )
   shown.append(_alike(cores.memory[-1]))
   return shown + _gates(cores)
@@ -69,18 +75,52 @@ def _alike(memory: Any) -> figures.Panel:
 
 
 def _weights(kind: str, weights: Any) -> list[figures.Panel]:
-  """A panel for each head of weights [T, H, N]."""
+  """Panels on one scale: of each head of weights [T, H, N] that is unlike.
+
+  The strongest heads come first; a weaker one is left out where its weights
+  differ from those of one that is shown by less than a tenth of the greatest
+  weight of all heads, in every frame and slot.
+  """
+  weights = np.asarray(weights, np.float64)
   heads = weights.shape[1]
+  end = float(np.nan_to_num(weights).max()) or 1.0
+  like: dict[int, list[int]] = {}
+  for head in np.argsort(-(weights**2).sum(axis=(0, 2)), kind='stable'):
+    own = weights[:, head]
+    leader = next(
+      (
+        other
+        for other in like
+        if np.abs(weights[:, other] - own).max() < _ALIKE * end
+      ),
+      None,
+    )
+    if leader is None:
+      like[int(head)] = []
+    else:
+      like[leader].append(int(head))
   return [
     figures.Panel(
-      f'{kind} weights' + (f', head {head + 1}' if heads > 1 else ''),
+      f'{kind} weights{_named(head, sorted(like[head]), heads)}',
       weights[:, head],
       'slot',
       'weight',
-      (0.0, 1.0),
+      (0.0, end),
     )
-    for head in range(heads)
+    for head in sorted(like)
   ]
+
+
+def _named(head: int, others: list[int], heads: int) -> str:
+  """Which head a panel shows, and which are like it."""
+  if heads == 1:
+    return ''
+  if len(others) == heads - 1:
+    return f', head {head + 1} of {heads}, all {ALIKE}'
+  if others:
+    names = ', '.join(str(other + 1) for other in others)
+    return f', head {head + 1} ({names} {ALIKE})'
+  return f', head {head + 1}'
 
 
 def _gates(cores: Any) -> list[figures.Panel]:

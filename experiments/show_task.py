@@ -19,6 +19,7 @@ from typing import Any
 # Its parts lie beside it, however it is started.
 sys.path.insert(0, str(pathlib.Path(__file__).parent))
 
+import captions
 import command
 import compilation_cache
 import pictures
@@ -36,23 +37,6 @@ FLAGS = flags.FLAGS
 _NOTHING = 'Nothing was written; make room, or name another --output.'
 # Frames side by side, and rows of them that one sheet has room for.
 _COLUMNS, _ROOM = 25, 60
-# Of navigation's actions, in their order.
-_ARROWS = '↑↓←→'
-_REPEAT = '=n: frame n again'
-_NOTES = {
-  'perfect_recall': f'{_REPEAT}, in the same order',
-  'parity_recall': 'a 0, a 1: any image of that class; the first one tells '
-  'whether the first digit is even (0) or odd (1), and so on',
-  'one_shot_recall': f'{_REPEAT}, in the same order',
-  'dynamic_dependency': f'{_REPEAT}; from the last new digit on, digit d sends '
-  'to frame d + 1',
-  'similarity_cued_recall': f'{_REPEAT}; the first one is the cue, which '
-  'nothing predicts, and what followed it before follows it',
-  'rotation': 'views of the second turn lie between those of the first',
-  'frames': 'episodes of your own file, marked as it has them',
-  'navigation': 'arrow: the action that led here; ·: the start; =n: the cell '
-  'of frame n again, which was its last visit',
-}
 
 
 def define_flags() -> None:
@@ -175,12 +159,14 @@ def prepare(request: Request) -> Sheet:
   import own_frames
   import preparation
 
+  from gtmm_jax import figures
+
   task = preparation.make_task(settings, header)
-  needed = request.episodes * -(-task.length // _COLUMNS)
-  if request.episodes < 1 or needed > _ROOM:
+  rows = len(figures.blocks(task.length, _COLUMNS, task.prefix))
+  if request.episodes < 1 or request.episodes * rows > _ROOM:
     raise ValueError(
       f'--episodes is {request.episodes} of {task.length} frames each; it must '
-      f'be at least 1 and come to at most {_ROOM} rows of {_COLUMNS} frames.'
+      f'be at least 1 and come to at most {_ROOM} rows; each has {rows}.'
     )
   loaded, _ = preparation.load_images(settings, request.data, request.data_dir)
   kind = 'held-out' if request.held_out else 'training'
@@ -278,32 +264,13 @@ def draw(sheet: Sheet) -> list[pathlib.Path]:
         f'episode {index + 1}',
         episode.frames,
         episode.predictable,
-        captions(episode),
+        captions.below(episode),
       )
     )
-  note = _NOTES[sheet.settings.task]
-  return figures.draw_strip(rows, sheet.stem, sheet.title, note, _COLUMNS)
-
-
-def captions(episode: Any) -> list[str]:
-  """What stands below each frame of one episode, `Episode` of arrays [T, ...].
-
-  The action that led there, where the condition `[T, A]` has actions; '=n' for
-  a repeat of frame n, counted from 1; 'a c' where any image of class c answers.
-  """
-  texts = []
-  for action, source, label in zip(
-    episode.condition, episode.source, episode.label, strict=True
-  ):
-    words = []
-    if len(action):
-      words.append(_ARROWS[int(action.argmax())] if action.any() else '·')
-    if source >= 0:
-      words.append(f'={source + 1}')
-    if label >= 0:
-      words.append(f'a {label}')
-    texts.append(' '.join(words))
-  return texts
+  note = captions.NOTES[sheet.settings.task]
+  return figures.draw_strip(
+    rows, sheet.stem, sheet.title, note, _COLUMNS, sheet.task.prefix
+  )
 
 
 if __name__ == '__main__':

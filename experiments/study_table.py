@@ -25,24 +25,18 @@ _COLUMNS = {
   'retrieval_free': 'retrieved free',
   'retrieval_free_chance': 'by chance',
 }
-# Columns of tasks whose dreams are measured, over all dreamed frames.
-_OF_DREAMS = {
-  f'{source}_{name}_all': told_of_source.format(told)
-  for name, told in (
-    ('error', 'squared error'),
-    ('psnr', 'PSNR, dB'),
-    ('similarity', 'structural similarity'),
-  )
-  for source, told_of_source in (
-    ('dream', '{} of dreams'),
-    ('last', 'of the last frame seen'),
-    ('copy', 'of the nearest frame seen'),
-  )
-}
 # Of these there is a table of tasks by what is varied, too.
 _MATRICES = {
   'ratio': 'KL of predictable frames / KL of new frames:',
   'kl_last': 'KL of the last frame:',
+}
+# What stands above a figure of a metric.
+_TITLES = {
+  'ratio': 'KL of predictable frames / KL of new frames',
+  'kl_last': 'KL of the last frame, nats',
+  'negative_bound': 'negative bound, nats a sequence',
+  'retrieval_ahead': 'share retrieved one step ahead',
+  'retrieval_free': 'share retrieved free-running',
 }
 # Columns that a terminal has room for; all are in the files.
 _SHOWN = 6
@@ -70,15 +64,9 @@ def write(
   Returns:
     The paths of the two files.
   """
-  columns = _columns(rows)
-  headings = ['cell', 'steps', 'n', *columns.values()]
+  headings = ['cell', 'steps', 'n', *_COLUMNS.values()]
   body = [
-    [
-      name,
-      f'{row["step"]:,}',
-      _counted(row),
-      *(_text(row['summary'].get(column)) for column in columns),
-    ]
+    [name, f'{row["step"]:,}', _counted(row), *map(_text, _values(row))]
     for name, row in rows.items()
   ]
   table = Table()
@@ -133,7 +121,7 @@ def draw(
   workdirs: Mapping[str, Sequence[pathlib.Path]],
   stem: pathlib.Path,
 ) -> list[pathlib.Path]:
-  """Draws the figure of results of each task that has several rows.
+  """Draws all ratios as dots, and results of each task with several rows.
 
   Args:
     rows: as `write` has them.
@@ -152,15 +140,42 @@ def draw(
       row['settings']['model'],
     )
     by_task.setdefault(row['settings']['task'], []).append(run)
-  paths = []
+  paths = pictures.attempt(lambda: draw_dots(rows, 'ratio', stem), stem)
   for task, runs in by_task.items():
     if len(runs) > 1:
       own = stem.with_name(f'{stem.name}-{task}')
-      title = task.replace('_', ' ')
       paths += pictures.attempt(
-        functools.partial(figures.draw_results, runs, own, title), own
+        functools.partial(figures.draw_results, runs, own, _task(task)), own
       )
   return paths
+
+
+def draw_dots(
+  rows: Mapping[str, dict[str, Any]], metric: str, stem: pathlib.Path
+) -> list[pathlib.Path]:
+  """Draws a metric as dots with intervals: a panel a task, a row a label.
+
+  Args:
+    rows: as `write` has them.
+    metric: its name in the summary.
+    stem: the files, without their endings.
+
+  Returns:
+    The paths of the two files.
+  """
+  panels: dict[str, dict[str, figures.Dot | None]] = {}
+  for name, row in rows.items():
+    value = row['summary'][metric]
+    replicas = row.get('replicas', {}).get(metric, ())
+    panel = panels.setdefault(_task(row['settings']['task']), {})
+    panel[_label(name, row)] = value and figures.Dot(*value, replicas)
+  title = _TITLES.get(metric, metric.replace('_', ' '))
+  return figures.draw_dots(panels, stem, title)
+
+
+def _task(task: str) -> str:
+  """The name of a task in print."""
+  return figures.in_print(task).replace('_', ' ')
 
 
 def _label(name: str, row: dict[str, Any]) -> str:
@@ -176,13 +191,8 @@ def _counted(row: dict[str, Any]) -> str:
   return str(counted) + ('' if counted == all_of_them else f' of {all_of_them}')
 
 
-def _columns(rows: Mapping[str, dict[str, Any]]) -> dict[str, str]:
-  """The columns of a table; of dreams where a row has such values."""
-  return _COLUMNS | {
-    name: told
-    for name, told in _OF_DREAMS.items()
-    if any(row['summary'].get(name) for row in rows.values())
-  }
+def _values(row: dict[str, Any]) -> list[Any]:
+  return [row['summary'].get(name) for name in _COLUMNS]
 
 
 def _text(value: Any) -> str:

@@ -86,15 +86,19 @@ def batch(problem: Problem, key: Array, images: Any) -> tuple[Any, Array]:
   Returns:
     The episode with axes [T, B, ...], and noise [T, B, Z].
   """
-  episode_key, noise_key = jax.random.split(key)
-  keys = jax.random.split(episode_key, problem.batch_size)
+  _, noise_key = jax.random.split(key)
   episode = jax.vmap(problem.sample, in_axes=(0, None), out_axes=1)(
-    keys, images
+    episode_keys(problem, key), images
   )
   noise = jax.random.normal(
     noise_key, (*episode.frames.shape[:2], problem.model.latent_size)
   )
   return episode, noise
+
+
+def episode_keys(problem: Problem, key: Array) -> Array:
+  """Makes the keys that `batch` gives to `problem.sample`, one an episode."""
+  return jax.random.split(jax.random.split(key)[0], problem.batch_size)
 
 
 def init_state(

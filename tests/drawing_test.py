@@ -80,7 +80,8 @@ def test_panels_are_what_the_core_carries(name, heads):
     suffix = f', head {head + 1}' if heads > 1 else ''
     panel = panels.pop(f'read weights{suffix}')
     _same(panel, cores.read_weights[:, head])
-    assert panel.limits == (0.0, 1.0)
+    # All heads have one scale, which ends where their weights do.
+    assert panel.limits == (0.0, pytest.approx(cores.read_weights.max()))
     assert (panel.rows, panel.columns) == ('slot', 'frame')
   memory = np.asarray(cores.memory, np.float64)
   _same(panels.pop('norm of each slot'), np.sqrt((memory**2).sum(-1)))
@@ -99,8 +100,10 @@ def test_panels_are_what_the_core_carries(name, heads):
     several = name == 'lru' and heads > 1
     title = f'write weights, greatest of {heads} heads'
     panel = panels.pop(title if several else 'write weights')
-    _same(panel, np.asarray(cores.write_weights).max(axis=1))
-    assert panel.limits == (0.0, 1.0)
+    greatest = np.asarray(cores.write_weights).max(axis=1)
+    _same(panel, greatest)
+    limits = None if several else (0.0, pytest.approx(greatest.max()))
+    assert panel.limits == limits
   if name in ('lru', 'dnc'):
     panel = panels.pop('usage')
     _same(panel, cores.usage)
@@ -150,6 +153,29 @@ def _expected_gates(name, cores, heads):
     **rows('content', gates.read_modes[..., 1]),
     **rows('forward', gates.read_modes[..., 2]),
   }
+
+
+@pytest.mark.parametrize(
+  ('added', 'titles'),
+  [
+    # Weights of the first head and of what the others add to them.
+    ([0, 0, 0], ['head 2 of 3, all alike']),
+    ([0, 0.2, 0], ['head 1 (3 alike)', 'head 2']),
+    ([0, 0.2, -0.2], ['head 1', 'head 2', 'head 3']),
+  ],
+)
+def test_heads_that_are_alike_have_one_panel(added, titles):
+  weights = np.full((4, 3, 5), 0.3)
+  # The second one is the strongest, by less than a tenth.
+  weights[:, 1] += 0.02
+  weights[2, :, 4] += added
+  panels = memory_panels._weights('read', weights)
+  assert [panel.title for panel in panels] == [
+    f'read weights, {title}' for title in titles
+  ]
+  for panel, title in zip(panels, titles, strict=True):
+    np.testing.assert_array_equal(panel.values, weights[:, int(title[5]) - 1])
+    assert panel.limits == (0.0, weights.max())
 
 
 def test_read_modes_of_several_write_heads_are_summed_by_their_kind():
@@ -231,9 +257,8 @@ def drawn(monkeypatch):
 def _dream(problem, prefix, binarize, variables, key, images):
   """In place of `drawing.dream`: frames that tell which prefix they follow."""
   del binarize, variables
-  episode = jax.vmap(problem.sample, (0, None), 1)(
-    jax.random.split(key, 3), images
-  )
+  keys = train.episode_keys(problem, jax.random.split(key)[0])
+  episode = jax.vmap(problem.sample, (0, None), 1)(keys, images)
   return episode, episode.frames / 2, episode.frames[prefix:] + prefix
 
 
@@ -295,7 +320,9 @@ def test_walks_are_drawn_with_their_own_lines_and_as_maps(
     np.testing.assert_allclose(third.frames[4:], truth[4:, index] + 4)
   rows, (positions, visits, stem), options = drawn['overlay']
   assert stem == tmp_path / 'figures' / 'overlay'
-  assert options['title'] == 'vrnn on navigation, 2 x 2, T 8: episode 1'
+  assert options['title'] == 'VRNN on navigation, 2 x 2, T 8: episode 1'
+  assert options['grid'] == (2, 2)
+  assert positions.min() >= 0 and positions.max() < 2
   assert [name for name, _ in rows] == [
     'truth',
     'generated after frame 4',

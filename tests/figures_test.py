@@ -131,7 +131,7 @@ def test_a_single_replica_has_no_band():
   figure = figures.results_figure([_run(replicas=1)])
   for axes in figure.axes:
     assert len(axes.lines) == 1 and not axes.collections
-  assert _legend(figure) == ['lstm', 'predictable frames']
+  assert _legend(figure) == ['LSTM', 'predictable frames']
   # Nor has one that is left of several.
   figure = figures.results_figure([_run(replicas=2, failed_at=[None, 1])])
   assert not any(axes.collections for axes in figure.axes)
@@ -155,7 +155,7 @@ def test_a_failed_replica_is_left_out_of_every_panel(failed_at):
   expected = _array(run, 'negative_bound')[keep].mean(axis=0)
   np.testing.assert_allclose(bound, expected)
   assert figure.axes[2].get_ylim()[1] < 200
-  assert _legend(figure)[0] == 'lstm (3 of 4 replicas)'
+  assert _legend(figure)[0] == 'LSTM (3 of 4 replicas)'
 
 
 def test_nulls_leave_gaps_or_count_for_nothing():
@@ -208,7 +208,7 @@ def test_a_run_without_records_leaves_the_others_as_they_are():
   legend = [to_hex(line.get_color()) for line in handles]
   assert colours[0] == [legend[1], legend[3]]
   assert colours[1] == colours[2] == [legend[1], legend[2]]
-  assert _legend(figure)[:4] == ['empty', 'dnc', 'trained', 'tested']
+  assert _legend(figure)[:4] == ['empty', 'DNC', 'trained', 'tested']
 
 
 def test_every_run_has_a_look_of_its_own_the_same_in_all_panels():
@@ -311,6 +311,56 @@ def test_ordinary_curves_are_shown_whole(lines, level):
     assert low <= mean.min() and mean.max() < high
   # The bound's limits are of the curve's own size; a KL's begin at zero.
   assert high - low < (20 if lines > 1 else 0.2 * max(abs(level), 10))
+
+
+def test_held_out_episodes_are_rings_and_the_floor_is_a_line():
+  run, other = _run('a', negative_bound=np.full((12, 3), 100.0)), _run('b')
+  # At the step of the evaluation, which has more episodes, it stands alone.
+  for line, bound in ((1, 130.0), (5, 180.0), (11, 0.0)):
+    own = {'kl_last': [1.0, 2.0, 3.0], 'negative_bound': [bound] * 3}
+    run.metrics[line]['held_out'] = own
+  run.evaluation.update(
+    kl_last=[4.0, 4.0, 4.0],
+    negative_bound=[110.0, None, 114.0],
+    entropy_floor=60.0,
+  )
+  figure = figures.results_figure([run, other])
+  frames, last, bound = figure.axes
+  assert not frames.containers
+  (rings,) = last.containers
+  np.testing.assert_allclose(rings.lines[0].get_xydata()[:, 1], [2, 2, 4])
+  (rings,) = bound.containers
+  np.testing.assert_allclose(
+    rings.lines[0].get_xydata(), [[200, 130], [600, 180], [1200, 112]]
+  )
+  assert rings.lines[0].get_color() == bound.lines[0].get_color()
+  # What was never trained on is not cut off, and neither is the floor.
+  low, high = bound.get_ylim()
+  assert high > 180 and low < 60
+  assert any((np.array(line.get_ydata()) == 60).all() for line in bound.lines)
+  assert any('held-out' in text for text in _legend(figure))
+  assert any('floor' in text for text in _legend(figure))
+  plain = figures.results_figure([other])
+  assert not any('floor' in text or 'held' in text for text in _legend(plain))
+  _check_nothing_cut_off(figure)
+
+
+@pytest.mark.parametrize(
+  ('label', 'words'),
+  [
+    ('dnc', 'DNC'),
+    ('introspective', 'introspection network'),
+    ('associative-store=sample', 'associative memory, given samples'),
+    ('without=content,age', 'without reads by content and reads by age'),
+    ('without=none', 'nothing left out'),
+    ('top_k=4', 'reading 4 slots by each addressing'),
+    ('learning_rate=0.001', 'learning rate 0.001'),
+    ('my-own run', 'my-own run'),
+  ],
+)
+def test_legends_have_words_in_place_of_flags(label, words):
+  assert figures.in_print(label) == words
+  assert _legend(figures.results_figure([_run(label)]))[0] == words
 
 
 @pytest.mark.parametrize('level', [0.0, -7.0, 5.0])
@@ -515,6 +565,34 @@ def test_frames_are_shown_pixel_for_pixel(tmp_path, channels, side, scale):
 
 
 @pytest.mark.parametrize(
+  ('length', 'columns', 'turn', 'sizes'),
+  [
+    (25, 25, 15, [25]),
+    (30, 25, 15, [15, 15]),
+    (30, 25, None, [15, 15]),
+    (31, 25, 15, [15, 16]),
+    (55, 25, None, [18, 18, 19]),
+    (60, 25, 30, [15, 15, 15, 15]),
+    (50, 25, 40, [20, 20, 10]),
+    (3, 1, 2, [1, 1, 1]),
+  ],
+)
+def test_blocks_are_of_about_equal_length(length, columns, turn, sizes):
+  blocks = figures.blocks(length, columns, turn)
+  assert [len(block) for block in blocks] == sizes
+  assert [frame for block in blocks for frame in block] == [*range(length)]
+
+
+def test_the_second_turn_stands_under_the_first():
+  rows = [figures.Row('turns', _frames(30))]
+  numbers, _ = _places(figures.strip_figure(rows, turn=15))
+  assert len(numbers) == 30
+  for frame in range(1, 16):
+    assert numbers[frame][0] == numbers[frame + 15][0]
+    assert numbers[frame][1] < numbers[frame + 15][1]
+
+
+@pytest.mark.parametrize(
   ('length', 'columns', 'blocks'), [(15, 25, 1), (25, 25, 1), (55, 25, 3)]
 )
 def test_long_rows_go_on_in_further_blocks(tmp_path, length, columns, blocks):
@@ -569,7 +647,7 @@ def test_each_row_has_its_own_frames_underlined(tmp_path):
   assert len(names) == 6
   for index, (name, (_, y)) in enumerate(names):
     block = index // 3
-    for number in range(25 * block + 1, min(25 * block + 25, 30) + 1):
+    for number in range(15 * block + 1, 15 * block + 16):
       below = _shown(path, figure, number, y + 6, 56)[-3]
       coloured = (below.max(axis=1) - below.min(axis=1) > 0.3).all()
       expected = marks['abc'.index(name)]
@@ -590,7 +668,7 @@ def _captions(figure, texts):
   ]
 
 
-@pytest.mark.parametrize(('length', 'columns'), [(6, 25), (6, 4)])
+@pytest.mark.parametrize(('length', 'columns'), [(6, 25), (6, 3)])
 def test_captions_stand_below_their_frames(length, columns):
   texts = ['·', '← =1', '', '↑', '→ =12', 'a 0'][:length]
   rows = [

@@ -230,6 +230,11 @@ def test_scales_end_at_the_limits(values, limits, expected):
   assert image.get_cmap().name == ('berlin' if expected[0] < 0 else 'viridis')
   figure.draw_without_rendering()
   labels = [text.get_text() for text in bar.get_yticklabels()]
+  # A sign where colours hold more than the scale says.
+  beyond = [label[0] in '≤≥' for label in (labels[0], labels[-1])]
+  shown = np.nan_to_num(np.array(values, float), posinf=0, neginf=0)
+  assert beyond == [shown.min() < expected[0], shown.max() > expected[1]]
+  labels = [label.lstrip('≤≥ ') for label in labels]
   numbers = [float(label.replace('\N{MINUS SIGN}', '-')) for label in labels]
   assert (numbers[0], numbers[-1]) == expected
   assert bar.get_ylim() == expected

@@ -85,6 +85,19 @@ def test_walk_is_recovered_from_its_condition(sizes):
     np.testing.assert_array_equal(navigation.visits(batch.condition[b]), seen)
 
 
+@pytest.mark.parametrize('sizes', _SIZES)
+def test_walk_begins_where_start_says(sizes):
+  task = Navigation(*sizes)
+  batch, cells = _episodes(sizes)
+  keys = jax.random.split(jax.random.key(sum(sizes)), len(cells))
+  starts = np.asarray(jax.jit(jax.vmap(task.start))(keys))
+  for start, condition, cell in zip(
+    starts, batch.condition, cells, strict=False
+  ):
+    rows, columns = (start + navigation.positions(condition)).T
+    np.testing.assert_array_equal(rows * task.columns + columns, cell)
+
+
 def test_condition_of_a_batch_is_refused():
   for shape in ((25, 10, 4), (25, 5), (4,)):
     for function in (navigation.positions, navigation.visits):

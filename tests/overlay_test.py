@@ -225,6 +225,60 @@ def test_long_walks_go_on_in_further_blocks(tmp_path):
   np.testing.assert_allclose(shown, expected, atol=0.5 / 255)
 
 
+def _notes(figure):
+  return [text.get_text() for text in figure.axes[0].texts]
+
+
+def test_the_whole_grid_is_shown(tmp_path):
+  frames, walk = _frames(3), np.array([[1, 2], [1, 1], [0, 1]])
+  figure = figures.overlay_figure(
+    [('a', frames)], walk, _visits(walk), grid=(3, 5)
+  )
+  over, names = _labels(figure)
+  path = figures.draw_overlay(
+    [('a', frames)], walk, _visits(walk), tmp_path / 'a', grid=(3, 5)
+  )[0]
+  with Image.open(path) as picture:
+    pixels = np.asarray(picture.convert('RGB')) / 255
+  cells = _cells(pixels, (over[3][0], names[1][1][1]), (3, 5), 56)
+  lit = {(1, 2): 0, (1, 1): 1, (0, 1): 2}
+  for row, column in np.ndindex(3, 5):
+    frame = lit.get((row, column))
+    if frame is None:
+      np.testing.assert_allclose(cells[row, column], _GREY)
+    else:
+      expected = frames[frame, ..., 0].repeat(2, 0).repeat(2, 1)
+      shown = cells[row, column, ..., 0]
+      np.testing.assert_allclose(shown, expected, atol=0.5 / 255)
+  assert not any('cut' in note for note in _notes(figure))
+
+
+@pytest.mark.parametrize(
+  ('grid', 'told'),
+  [
+    (None, 'cut: what the walk went over of the grid'),
+    ((9, 20), 'cut: rows 3 to 4 of 9 and columns 7 to 8 of 20'),
+  ],
+)
+def test_a_map_that_is_cut_says_so(grid, told):
+  walk = np.array([[2, 7], [2, 6], [3, 6]])
+  figure = figures.overlay_figure(
+    [('a', _frames(3))], walk, _visits(walk), grid=grid
+  )
+  assert any(told in note for note in _notes(figure))
+  figure.draw_without_rendering()
+  boxes = [text.get_window_extent() for text in figure.axes[0].texts]
+  assert all(box.x1 <= figure.bbox.x1 and box.y0 >= 0 for box in boxes)
+
+
+def test_a_walk_beyond_the_grid_is_refused():
+  walk = np.array([[0, 0], [0, 1], [0, 2]])
+  with pytest.raises(ValueError, match='grid of 2 x 2'):
+    figures.overlay_figure(
+      [('a', _frames(3))], walk, _visits(walk), grid=(2, 2)
+    )
+
+
 def test_cells_of_a_wide_map_are_thinned_to_fit_a_page():
   walk = np.stack([np.zeros(120, int), np.arange(120)], axis=1)
   figure = figures.overlay_figure([('a', _frames(120))], walk, _visits(walk))

@@ -6,6 +6,7 @@ import re
 import subprocess
 import sys
 
+import captions
 import jax
 import numbered_images
 import numpy as np
@@ -68,7 +69,7 @@ def drawn(monkeypatch):
 
 
 def test_every_task_has_a_note():
-  assert set(show_task._NOTES) == set(presets.TASKS)
+  assert set(captions.NOTES) == set(presets.TASKS)
 
 
 @pytest.mark.parametrize(
@@ -80,7 +81,8 @@ def test_captions_and_lines_are_those_of_the_episodes(task, numbered, drawn):
   sizes = _SIZES.get(task, {'pre_recall': 6, 'recall': 3})
   sheet = show_task.prepare(_request(task, **sizes))
   show_task.draw(sheet)
-  ((rows, stem, title, note, _),) = drawn
+  ((rows, stem, title, note, _, turn),) = drawn
+  assert turn == sheet.task.prefix
   assert stem == pathlib.Path(task)
   assert title.startswith(task.replace('_', ' ')) and 'training' in title
   assert note
@@ -157,9 +159,9 @@ def test_actions_sources_and_labels_stand_together():
     label=np.array([-1, -1, -1, 7, 0]),
   )
   expected = ['·', '↑', '↓ =1', '← =12 a 7', '→ a 0']
-  assert show_task.captions(episode) == expected
+  assert captions.below(episode) == expected
   plain = episode._replace(condition=np.zeros((5, 0)))
-  assert show_task.captions(plain) == ['', '', '=1', '=12 a 7', 'a 0']
+  assert captions.below(plain) == ['', '', '=1', '=12 a 7', 'a 0']
 
 
 def test_sizes_are_those_of_the_preset_unless_they_are_given(numbered):

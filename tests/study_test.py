@@ -12,7 +12,6 @@ import continuation
 import numpy as np
 import pytest
 import study_grid
-import study_table
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 
@@ -238,17 +237,6 @@ def test_images_are_given_to_each_run(tmp_path):
   assert '--model=dnc' in row['command']
   for private in ('here', 'my machine', str(tmp_path)):
     assert private not in table
-
-
-def test_dreams_have_columns_where_they_were_measured():
-  dreams = {'dream_error_all': (0.012, 0.001), 'last_psnr_all': (21.5, None)}
-  rows = {'one': {'summary': {'kl_new': (1.0, None), **dreams}}, 'two': {}}
-  rows['two']['summary'] = {'kl_new': (1.0, None)}
-  columns = study_table._columns(rows)
-  assert list(columns)[-2:] == list(dreams)
-  assert columns['dream_error_all'] == 'squared error of dreams'
-  del rows['one']
-  assert columns.keys() - study_table._columns(rows).keys() == dreams.keys()
 
 
 @pytest.mark.parametrize('output', ['.', '/', 'tables/..'])

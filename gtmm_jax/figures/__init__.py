@@ -10,20 +10,27 @@ from gtmm_jax.figures import appearance  # noqa: F401
 
 # isort: split
 from gtmm_jax.figures.curves import Run
+from gtmm_jax.figures.dots import Dot, dots_figure, draw_dots
 from gtmm_jax.figures.memory import draw_memory, memory_figure
 from gtmm_jax.figures.overlay import draw_overlay, overlay_figure
 from gtmm_jax.figures.panels import Panel
 from gtmm_jax.figures.results import draw_results, results_figure
-from gtmm_jax.figures.strips import Row, draw_strip, strip_figure
+from gtmm_jax.figures.strips import Row, blocks, draw_strip, strip_figure
+from gtmm_jax.figures.words import in_print
 
 __all__ = [
+  'Dot',
   'Panel',
   'Row',
   'Run',
+  'blocks',
+  'dots_figure',
+  'draw_dots',
   'draw_memory',
   'draw_overlay',
   'draw_results',
   'draw_strip',
+  'in_print',
   'memory_figure',
   'overlay_figure',
   'results_figure',

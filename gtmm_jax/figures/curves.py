@@ -88,6 +88,31 @@ def over_training(run: Run, name: str) -> Curve | None:
   return _curve(steps, values)
 
 
+def held_out(run: Run, name: str) -> Curve | None:
+  """One of the metrics `[R]` of held-out episodes, by training step.
+
+  From the lines of metrics that have an entry `held_out`, and from the
+  evaluation, which has more episodes, in place of a line of its step.
+
+  Returns:
+    None where there is no value.
+  """
+  found = {
+    line['step']: line['held_out']
+    for line in run.metrics
+    if line.get('held_out') is not None
+  }
+  if run.evaluation is not None and 'step' in run.evaluation:
+    found[run.evaluation['step']] = run.evaluation
+  found = {step: each[name] for step, each in found.items() if name in each}
+  kept = alive(run)
+  if not found or not kept.any():
+    return None
+  steps = sorted(found)
+  values = [np.broadcast_to(numbers(found[step]), kept.shape) for step in steps]
+  return _curve(np.array(steps), np.stack(values).T[kept])
+
+
 def limits(
   curves: Sequence[Curve], settled: float, from_zero: bool
 ) -> tuple[float, float]:

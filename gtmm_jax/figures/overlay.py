@@ -6,7 +6,6 @@ Gemici et al. 2017, the figure of generation in the MNIST maze, section 5.6.
 from __future__ import annotations
 
 import os
-from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -14,15 +13,12 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from gtmm_jax.figures import appearance, strips, writing
+from gtmm_jax.figures import appearance, strips, walks, writing
 
-# Frames from one column to the next, and moves that are shown above each.
-_EVERY = 5
 # Visits to a cell that have a colour channel.
 _CHANNELS = 3
 # Cells that no visit has lit, those under the arrows, what is between cells.
 _UNVISITED, _GROUND, _BETWEEN = 0.3, 0.1, 0.6
-_YELLOW = (1.0, 0.85, 0.1)
 _MOVES = 'last five moves'
 _LEGEND = (
   "a cell's first visit is red, the second adds green, the third blue: where "
@@ -30,9 +26,9 @@ _LEGEND = (
 )
 # Sizes of letters in points.
 _TITLE, _NAME, _SMALL = 10, 8, 7
-# In pixels: between cells, between maps, above a block of maps for its frames,
+# In pixels: between maps, above a block of maps for its frames,
 # below everything for the legend; and of columns side by side at most.
-_GAP, _SPACE, _ABOVE, _BELOW, _PAGE = 2, 14, 24, 26, 2400
+_SPACE, _ABOVE, _BELOW, _PAGE = 14, 24, 26, 2400
 _MARGIN = 12
 
 
@@ -42,6 +38,7 @@ def draw_overlay(
   visits: np.ndarray,
   stem: str | os.PathLike[str],
   title: str | None = None,
+  grid: tuple[int, int] | None = None,
 ) -> list[Path]:
   """Writes `overlay_figure` to `<stem>.png` and `<stem>.pdf`.
 
@@ -51,7 +48,7 @@ def draw_overlay(
   Raises:
     ValueError: as `overlay_figure`.
   """
-  figure = overlay_figure(rows, positions, visits, title)
+  figure = overlay_figure(rows, positions, visits, title, grid)
   return writing.save(figure, stem, palette=False)
 
 
@@ -61,22 +58,26 @@ def overlay_figure(
   positions: np.ndarray,
   visits: np.ndarray,
   title: str | None = None,
+  grid: tuple[int, int] | None = None,
 ) -> Figure:
   """Draws what each row has seen of a map after 5, 10, 15, ... T frames.
 
   A column has the moves that led to its last five frames, as arrows, and below
   them a map for each row. In each cell the frame of the first visit is the red
   channel, that of the second the green one, that of the third the blue one:
-  frames that agree turn yellow, then white. The map is as large as the walk.
+  frames that agree turn yellow, then white. The map is the whole grid, or,
+  where that is not given or has more than 64 cells, what the walk went over,
+  and the line below everything says so.
 
   Args:
     rows: a name and frames `[T, H, W, 1]` for each, one or more of one shape;
       values in [0, 1], clipped to it. NaN is dark, and a frame of NaN no visit.
     positions: int `[T, 2]`, row (downwards) and column of each frame's cell,
-      from any origin.
+      of the grid, or from any origin where that is not given.
     visits: int `[T]`, how often the cell was seen before, 0 for the first time;
       frames from the fourth visit on are left out.
     title: a line above everything.
+    grid: its rows and columns.
 
   Raises:
     ValueError: there are no frames, or shapes or values are not as above.
@@ -97,13 +98,14 @@ def overlay_figure(
     raise ValueError(
       f'visits has {visits.min()} in it, but counts from 0, the first time.'
     )
-  walk = walk - walk.min(axis=0)
+  shape, corner, cut = walks.extent(walk, grid)
   # Of wide maps, the cells are thinned until one of them fits.
-  room = max(1, _PAGE // int(walk[:, 1].max() + 1) - _GAP)
+  room = max(1, _PAGE // shape[1] - walks.GAP)
   stride = -(-pictures[0].shape[2] // room)
   thinned = [each[:, ::stride, ::stride] for each in pictures]
   names = [name for name, _ in rows]
-  return _lay_out(names, thinned, walk, visits, title or '')
+  made = walks.Walk(shape, walk - corner, visits)
+  return _lay_out(names, thinned, made, (title or '', _LEGEND, cut))
 
 
 def _channel(name: str, frames: np.ndarray) -> np.ndarray:
@@ -130,22 +132,24 @@ def _whole(name: str, values: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
 
 def _tiled(cells: np.ndarray) -> np.ndarray:
   """Cells [rows, columns, H, W, 3] as one picture, with gaps around each."""
-  gap, none = (_GAP, 0), (0, 0)
+  gap, none = (walks.GAP, 0), (0, 0)
   cells = np.pad(
     cells, (none, none, gap, gap, none), constant_values=_BETWEEN
   ).swapaxes(1, 2)
   rows, height, columns, width, _ = cells.shape
   picture = cells.reshape(rows * height, columns * width, 3)
-  return np.pad(picture, ((0, _GAP), (0, _GAP), none), constant_values=_BETWEEN)
+  return np.pad(
+    picture, ((0, walks.GAP), (0, walks.GAP), none), constant_values=_BETWEEN
+  )
 
 
-def _map(
-  frames: np.ndarray, walk: np.ndarray, visits: np.ndarray
-) -> np.ndarray:
-  """What frames [t, H, W] leave of a walk [T, 2], as a picture."""
-  cells = np.full((*walk.max(axis=0) + 1, *frames.shape[1:], 3), _UNVISITED)
+def _map(frames: np.ndarray, walk: walks.Walk) -> np.ndarray:
+  """What frames [t, H, W], the first of a walk, leave, as a picture."""
+  cells = np.full((*walk.shape, *frames.shape[1:], 3), _UNVISITED)
   lit = set()
-  for frame, cell, visit in zip(frames, map(tuple, walk), visits, strict=False):
+  for frame, cell, visit in zip(
+    frames, map(tuple, walk.cells), walk.visits, strict=False
+  ):
     if visit < _CHANNELS and not np.isnan(frame).all():
       if cell not in lit:
         cells[cell] = 0.0
@@ -157,43 +161,47 @@ def _map(
 def _lay_out(
   names: Sequence[str],
   pictures: Sequence[np.ndarray],
-  walk: np.ndarray,
-  visits: np.ndarray,
-  title: str,
+  walk: walks.Walk,
+  texts: tuple[str, str, str],
 ) -> Figure:
   """Draws moves and maps, in blocks below one another where a page is full.
 
   Args:
     names: of the rows.
     pictures: [T, H, W] of each row.
-    walk: [T, 2], from 0.
-    visits: [T].
-    title: may be empty.
+    walk: over the map.
+    texts: above everything, and two below; each may be empty.
   """
-  ends = [*range(_EVERY, len(walk), _EVERY), len(walk)]
-  ground = np.full((*walk.max(axis=0) + 1, *pictures[0].shape[1:], 3), _GROUND)
+  title, *notes = texts
+  length = len(walk.cells)
+  ends = [*range(walks.EVERY, length, walks.EVERY), length]
+  ground = np.full((*walk.shape, *pictures[0].shape[1:], 3), _GROUND)
   ground = _tiled(ground)
   tall, wide = ground.shape[:2]
   names = [_MOVES, *names]
   left = 20 + max(writing.width_of(name, _NAME) for name in names)
   top = 44 if title else _MARGIN
   # Room for the words above a map, however narrow it is.
-  step = _SPACE + max(wide, writing.width_of(f't = {len(walk)}', _SMALL))
+  step = _SPACE + max(wide, writing.width_of(f't = {length}', _SMALL))
   columns = max(1, min(len(ends), _PAGE // step))
   block = _ABOVE + len(names) * (tall + _SPACE)
   bottom = top + block * -(-len(ends) // columns)
-  words = ((title, _TITLE), (_LEGEND, _SMALL))
+  words = ((title, _TITLE), *((note, _SMALL) for note in notes))
   widest = _MARGIN + max(writing.width_of(*line) for line in words)
   canvas = np.ones(
-    (bottom + _BELOW, max(left + columns * step, widest) + _MARGIN, 3)
+    (
+      bottom + _BELOW * sum(map(bool, notes)),
+      max(left + columns * step, widest) + _MARGIN,
+      3,
+    )
   )
   figure, axes = _page(canvas)
   for index, end in enumerate(ends):
     row, column = divmod(index, columns)
     x, y = left + column * step, top + row * block + _ABOVE
     axes.text(x + wide / 2, y - 7, f't = {end}', size=_SMALL, ha='center')
-    _draw_moves(axes, walk[:end], (y, x), pictures[0].shape[1:])
-    maps = [_map(frames[:end], walk, visits) for frames in pictures]
+    walks.draw_moves(axes, walk.cells[:end], (y, x), pictures[0].shape[1:])
+    maps = [_map(frames[:end], walk) for frames in pictures]
     for name, picture in zip(names, [ground, *maps], strict=True):
       canvas[y : y + tall, x : x + wide] = picture
       if column == 0:
@@ -202,7 +210,8 @@ def _lay_out(
         axes.text(*place, text, size=_NAME, ha='right', va='center')
       y += tall + _SPACE
   axes.text(_MARGIN, 28, writing.literal(title), size=_TITLE)
-  axes.text(_MARGIN, bottom + 10, _LEGEND, size=_SMALL)
+  for line, note in enumerate(notes):
+    axes.text(_MARGIN, bottom + 10 + _BELOW * line, note, size=_SMALL)
   # Matplotlib would round bytes down.
   axes.imshow(
     np.round(canvas * 255).astype(np.uint8),
@@ -220,45 +229,3 @@ def _page(canvas: np.ndarray) -> tuple[Figure, Axes]:
   axes = figure.add_axes((0, 0, 1, 1))
   axes.set_axis_off()
   return figure, axes
-
-
-def _draw_moves(
-  axes: Axes,
-  walk: np.ndarray,
-  place: tuple[int, int],
-  cell: tuple[int, int],
-) -> None:
-  """Draws the moves that led to the last frames, and a dot where they end.
-
-  An arrow stands to the right of the straight way from cell to cell, seen in
-  its direction, and further so where that move was made before: no arrow
-  hides another.
-
-  Args:
-    axes: whose unit is the pixel.
-    walk: [t, 2], as far as it went.
-    place: row and column of the map's upper left pixel.
-    cell: height and width.
-  """
-  points = place + (walk + 0.5) * (np.array(cell) + _GAP) + _GAP / 2
-  side = min(cell)
-  arrow = {
-    'arrowstyle': '-|>',
-    'color': _YELLOW,
-    'linewidth': side / 40,
-    'mutation_scale': side / 7,
-    'shrinkA': 0,
-    'shrinkB': 0,
-  }
-  made: Counter[tuple[int, ...]] = Counter()
-  for t in range(max(1, len(walk) - _EVERY), len(walk)):
-    move = points[t] - points[t - 1]
-    if move.any():
-      way = (*walk[t - 1], *walk[t])
-      right = np.array([move[1], -move[0]]) / np.hypot(*move)
-      aside = right * side * 0.12 * (1 + made[way])
-      made[way] += 1
-      start = points[t - 1] + 0.15 * move + aside
-      end = points[t] - 0.15 * move + aside
-      axes.annotate('', end[::-1], start[::-1], arrowprops=arrow)
-  axes.plot(*points[-1][::-1], 'o', color=_YELLOW, markersize=side / 14)

@@ -122,9 +122,22 @@ def draw(axes: Axes, bar: Axes, panel: Panel, cell: int) -> None:
     axes.set_yticks(range(rows), [writing.literal(name) for name in panel.rows])
   low, high = panel.limits
   shown = [low, high] if rows * height < 90 else [low, (low + high) / 2, high]
-  axes.figure.colorbar(image, cax=bar, ticks=shown, format='{x:.3g}')
+  axes.figure.colorbar(image, cax=bar, ticks=shown)
+  bar.set_yticks(shown, [_number(value, panel) for value in shown])
   for drawn in (axes, bar):
     drawn.tick_params(labelsize=_LETTERS, length=2, pad=2)
+
+
+def _number(value: float, panel: Panel) -> str:
+  """A number beside the scale; its ends say where colours hold more."""
+  low, high = panel.limits
+  rounding = 1e-5 * (high - low)
+  sign = ''
+  if value == high and np.nanmax(panel.values, initial=high) > high + rounding:
+    sign = '≥ '
+  if value == low and np.nanmin(panel.values, initial=low) < low - rounding:
+    sign = '≤ '
+  return f'{sign}{value:.3g}'.replace('-', '\N{MINUS SIGN}')
 
 
 def ticks(count: int, cell: float, first: int) -> list[int]:

@@ -14,11 +14,11 @@ from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 from matplotlib.ticker import EngFormatter, MaxNLocator
 
-from gtmm_jax.figures import appearance, writing
+from gtmm_jax.figures import appearance, legend, writing
 from gtmm_jax.figures.curves import (
   Curve,
   Run,
-  alive,
+  held_out,
   limits,
   numbers,
   over_training,
@@ -38,6 +38,15 @@ _COLOURS = (
 )
 _DASHES = ('-', '--', ':', '-.')  # A new one each time the colours are used up.
 _PREDICTABLE = np.array((1.0, 0.94, 0.75))  # Red, green, blue: pale yellow.
+# A ring in the colour of its run, joined by a thin line of dots.
+_HELD_OUT = {
+  'marker': 'o',
+  'markerfacecolor': 'white',
+  'markersize': 5,
+  'linestyle': (0, (1, 2)),
+  'linewidth': 1.0,
+}
+_FLOOR = {'color': '0.45', 'linestyle': (0, (6, 2)), 'linewidth': 1.0}
 
 
 def draw_results(
@@ -61,11 +70,13 @@ def results_figure(runs: Sequence[Run], title: str | None = None) -> Figure:
   Left, the KL of each frame of held-out episodes, predictable frames shaded
   by the fraction of episodes in which they are (those of the first run that
   has an evaluation). Middle, the KL of the last frame during training; right,
-  the negative variational bound; neighbouring reports are averaged where a
-  curve has more than 400. All in nats: means over replicas, with a band of
-  one standard error to each side where there are at least two. A replica that
-  failed is left out of every panel, and the legend says how many are left.
-  The panels over training are scaled to what follows the first tenth of it.
+  the negative variational bound, with a line at the entropy of grey pixels,
+  its floor, where an evaluation has one. Rings are means of held-out episodes.
+  Neighbouring reports are averaged where a curve has more than 400. All in
+  nats: means over replicas, with a band or bar of one standard error to each
+  side where there are at least two. A replica that failed is left out of every
+  panel, and the legend says how many are left. The panels over training are
+  scaled to what follows the first tenth of it.
 
   Args:
     runs: one or more, each with a label of its own; it keeps its colour and
@@ -88,15 +99,10 @@ def results_figure(runs: Sequence[Run], title: str | None = None) -> Figure:
   frames, last, bound = figure.subplots(1, 3)
   shaded = _shade_predictable(frames, runs)
   styles = _styles(runs)
-  last_kl, bounds = (
-    [over_training(run, name) for run in runs]
-    for name in ('kl_last', 'negative_bound')
-  )
-  drawn = [
-    _draw_frames(frames, [per_frame(run) for run in runs], styles),
-    _draw_training(last, last_kl, styles, True),
-    _draw_training(bound, bounds, styles, False),
-  ]
+  drawn = _draw_frames(frames, [per_frame(run) for run in runs], styles)
+  drawn += _draw_training(last, runs, 'kl_last', styles)
+  floor = _floor(runs)
+  drawn += _draw_training(bound, runs, 'negative_bound', styles, floor)
   frames.set(title='KL of each held-out frame', xlabel='frame', ylabel='nats')
   last.set(title='KL of the last frame', xlabel='training step', ylabel='nats')
   bound.set(
@@ -109,10 +115,20 @@ def results_figure(runs: Sequence[Run], title: str | None = None) -> Figure:
     axes.tick_params(labelsize=8)
     for text in (axes.title, axes.xaxis.label, axes.yaxis.label):
       text.set_size(9)
-  banded = any(
-    np.isfinite(curve.error).any() for panel in drawn for curve in panel
-  )
-  _add_legend(figure, runs, styles, banded, shaded)
+  handles: dict[str, Any] = legend.entries(runs, styles)
+  if any(np.isfinite(curve.error).any() for curve in drawn):
+    label = '± standard error over replicas'
+    handles[label] = Patch(facecolor='0.8', linewidth=0)
+  if shaded:
+    label = 'predictable frames'
+    handles[label] = Patch(facecolor=_PREDICTABLE, linewidth=0)
+  if last.containers:
+    handles['held-out episodes'] = Line2D([], [], color='black', **_HELD_OUT)
+  if floor is not None:
+    handles['floor of the bound: entropy of grey pixels'] = Line2D(
+      [], [], **_FLOOR
+    )
+  legend.add(figure, handles)
   return figure
 
 
@@ -154,19 +170,47 @@ def _draw_frames(
   return drawn
 
 
+def _floor(runs: Sequence[Run]) -> float | None:
+  """The floor of the bound, nats a sequence, of the first run that has one."""
+  found = (
+    run.evaluation.get('entropy_floor') for run in runs if run.evaluation
+  )
+  return next((floor for floor in found if floor is not None), None)
+
+
 def _draw_training(
   axes: Axes,
-  curves: Sequence[Curve | None],
+  runs: Sequence[Run],
+  name: str,
   styles: Sequence[dict[str, Any]],
-  from_zero: bool,
+  floor: float | None = None,
 ) -> list[Curve]:
-  """Draws a metric by training step; returns the curves there are."""
+  """Draws a metric by training step; returns the curves there are.
+
+  Args:
+    axes: to draw on.
+    runs: whose metrics are drawn.
+    name: of the metric.
+    styles: of the runs.
+    floor: what the metric cannot be below, drawn as a line.
+  """
+  curves = [over_training(run, name) for run in runs]
   drawn = _draw(axes, curves, styles, markers=False)
+  for run, style in zip(runs, styles, strict=True):
+    points = held_out(run, name)
+    if points is not None:
+      look = {**_HELD_OUT, 'color': style['color'], 'zorder': 4}
+      axes.errorbar(points.x, points.mean, points.error, elinewidth=1.4, **look)
+      drawn.append(points)
   if drawn:
     axes.xaxis.set_major_locator(MaxNLocator(6, integer=True))
     axes.xaxis.set_major_formatter(EngFormatter(sep=''))
     axes.set_xlim(0, 1.02 * max(1, *(curve.x[-1] for curve in drawn)))
-    axes.set_ylim(*limits(drawn, settled=0.1, from_zero=from_zero))
+    low, high = limits(drawn, settled=0.1, from_zero=name.startswith('kl'))
+    if floor is not None:
+      axes.axhline(floor, zorder=1, **_FLOOR)
+      low = min(low, floor - (high - floor) / 20)
+    axes.set_ylim(low, high)
   return drawn
 
 
@@ -224,40 +268,3 @@ def _shade_predictable(axes: Axes, runs: Iterable[Run]) -> bool:
         start + 0.5, end + 1.5, facecolor=shade, linewidth=0, zorder=0
       )
   return bool((fractions > 0).any())
-
-
-def _add_legend(
-  figure: Figure,
-  runs: Sequence[Run],
-  styles: Sequence[dict[str, Any]],
-  banded: bool,
-  shaded: bool,
-) -> None:
-  handles: list[Line2D | Patch] = []
-  labels = []
-  for run, style in zip(runs, styles, strict=True):
-    kept = alive(run)
-    left = '' if kept.all() else f' ({kept.sum()} of {kept.size} replicas)'
-    handles.append(Line2D([], [], **style))
-    labels.append(writing.literal(run.label) + left)
-  if banded:
-    handles.append(Patch(facecolor='0.8', linewidth=0))
-    labels.append('± standard error over replicas')
-  if shaded:
-    handles.append(Patch(facecolor=_PREDICTABLE, linewidth=0))
-    labels.append('predictable frames')
-  # One row if it fits on a page of 12 inches, or as the widest label lets.
-  widths = [writing.width_of(label, 9) + 90 for label in labels]
-  page = int(11.5 * writing.DPI)
-  columns = len(labels) if sum(widths) < page else page // max(widths)
-  legend = figure.legend(
-    handles,
-    # The legend leaves out labels that begin with an underscore.
-    [f'entry {index}' for index in range(len(labels))],
-    loc='outside lower center',
-    ncols=max(1, columns),
-    frameon=False,
-    fontsize=9,
-  )
-  for text, label in zip(legend.get_texts(), labels, strict=True):
-    text.set_text(label)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 from collections.abc import Sequence
 from pathlib import Path
@@ -45,6 +46,7 @@ def draw_strip(
   title: str | None = None,
   note: str | None = None,
   columns: int = 25,
+  turn: int | None = None,
 ) -> list[Path]:
   """Writes `strip_figure` to `<stem>.png` and `<stem>.pdf`.
 
@@ -54,7 +56,7 @@ def draw_strip(
   Raises:
     ValueError: as `strip_figure`.
   """
-  figure = strip_figure(rows, title, note, columns)
+  figure = strip_figure(rows, title, note, columns, turn)
   return writing.save(figure, stem, palette=False)
 
 
@@ -64,18 +66,21 @@ def strip_figure(
   title: str | None = None,
   note: str | None = None,
   columns: int = 25,
+  turn: int | None = None,
 ) -> Figure:
   """Draws rows of frames one above the other, pixel for pixel.
 
   Frames are numbered from 1 above the first row. Rows longer than `columns`
-  go on in further blocks below. Large frames are thinned to every second (or
-  third, ...) pixel.
+  go on in further blocks below, as `blocks` has them. Large frames are thinned
+  to every second (or third, ...) pixel.
 
   Args:
     rows: one or more, all of one height and width of frames.
     title: a line above the frames.
     note: a line below them.
     columns: the greatest number of frames side by side, at least 1.
+    turn: frames before one at which a block begins, where there are several,
+      such as those that a dream is given.
 
   Raises:
     ValueError: there are no frames, `columns` is not as above, or a row is not
@@ -91,7 +96,32 @@ def strip_figure(
     )
   if columns < 1:
     raise ValueError(f'columns is {columns}, but must be at least 1.')
-  return _lay_out(drawn, title or '', note or '', columns)
+  length = max(len(row.frames) for row in drawn)
+  wrapped = blocks(length, columns, turn)
+  return _lay_out(drawn, title or '', note or '', wrapped)
+
+
+def blocks(length: int, columns: int, turn: int | None = None) -> list[range]:
+  """Divides the frames of a long strip into blocks of about equal length.
+
+  Args:
+    length: number of frames.
+    columns: the greatest number in a block, at least 1.
+    turn: frames before one at which a block begins, unless all have room in
+      one; so that 30 frames are 15 and 15 even where a block has room for 25.
+
+  Returns:
+    The frames of each block.
+  """
+  turn = 0 if turn is None or length <= columns else max(0, min(turn, length))
+  found = []
+  for start, end in ((0, turn), (turn, length)):
+    count = -(-(end - start) // columns)
+    ends = [
+      start + (end - start) * n // max(1, count) for n in range(count + 1)
+    ]
+    found += [range(*each) for each in itertools.pairwise(ends)]
+  return found
 
 
 def _checked(row: Row) -> Row:
@@ -122,18 +152,18 @@ class _Place(NamedTuple):
 
 
 def _places(
-  rows: Sequence[Row], columns: int, top: int
+  rows: Sequence[Row], wrapped: Sequence[range], top: int
 ) -> tuple[list[_Place], int]:
   """Where each row of each block goes, and where the last one ends.
 
   A row that has nothing to show in a block takes no place there.
   """
   places, y = [], top
-  for start in range(0, max(len(row.frames) for row in rows), columns):
+  for block in wrapped:
     shown = [
-      (index, range(start, min(start + columns, len(row.frames))))
+      (index, range(block.start, min(block.stop, len(row.frames))))
       for index, row in enumerate(rows)
-      if not np.isnan(row.frames[start : start + columns]).all()
+      if not np.isnan(row.frames[block.start : block.stop]).all()
     ]
     numbers = max((frames for _, frames in shown), key=len, default=range(0))
     y += _NUMBER if shown else 0
@@ -147,19 +177,18 @@ def _places(
 
 
 def _lay_out(
-  rows: Sequence[Row], title: str, note: str, columns: int
+  rows: Sequence[Row], title: str, note: str, wrapped: Sequence[range]
 ) -> Figure:
   """Draws checked rows on axes whose unit is the pixel."""
-  length = max(len(row.frames) for row in rows)
-  columns = min(columns, length)
+  columns = max(map(len, wrapped))
   left = 20 + max(writing.width_of(row.name, _NAME) for row in rows)
   texts = {(text, _TINY) for row in rows for text in row.captions}
-  texts |= {(f'{length}', _SMALL)}
+  texts |= {(f'{wrapped[-1].stop}', _SMALL)}
   # Neither frames nor what stands above and below them touch each other.
   step = _GAP + max(
     rows[0].frames.shape[2], *(writing.width_of(*text) for text in texts)
   )
-  places, bottom = _places(rows, columns, top=44 if title else 12)
+  places, bottom = _places(rows, wrapped, top=44 if title else 12)
   is_marked = any(row.marks.any() for row in rows)
   legend = 'underlined: predictable from the past' if is_marked else ''
   notes = [each for each in ((legend, _MARK), (note, 'black')) if each[0]]

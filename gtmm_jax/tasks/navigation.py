@@ -66,11 +66,11 @@ class Navigation:
     self, key: jax.Array, images: Images | episode.Sampler
   ) -> episode.Episode:
     """Draws one episode of T frames; revisits are predictable."""
-    image_key, start_key, walk_key = jax.random.split(key, 3)
+    image_key, _, walk_key = jax.random.split(key, 3)
     grid, _ = episode.draw_images(
       image_key, images, self.rows * self.columns, self.binarize
     )
-    cells, actions = self._walk(start_key, walk_key)
+    cells, actions = self._walk(self.start(key), walk_key)
     one_hot = jax.nn.one_hot(actions, len(ACTIONS))
     source = _last_visits(cells)
     return episode.Episode(
@@ -81,13 +81,20 @@ class Navigation:
       label=jnp.full((self.length,), -1, jnp.int32),
     )
 
+  def start(self, key: jax.Array) -> jax.Array:
+    """Row and column of the first frame's cell, int [2], given `sample`'s key.
+
+    `positions` tells where a walk went from there.
+    """
+    start_key = jax.random.split(key, 3)[1]
+    start = jax.random.randint(start_key, (), 0, self.rows * self.columns)
+    return jnp.stack(jnp.divmod(start, self.columns))
+
   def _walk(
-    self, start_key: jax.Array, walk_key: jax.Array
+    self, start: jax.Array, walk_key: jax.Array
   ) -> tuple[jax.Array, jax.Array]:
     """The cells of a walk, numbered by rows, [T], and its actions, [T - 1]."""
     size = jnp.array([self.rows, self.columns])
-    start = jax.random.randint(start_key, (), 0, self.rows * self.columns)
-    start = jnp.stack(jnp.divmod(start, self.columns))
     # The action with the largest number among those that stay in the grid.
     numbers = jax.random.uniform(walk_key, (self.length - 1, len(ACTIONS)))
 

@@ -1,0 +1,95 @@
+r"""Draws what a table of study.py came to: dots with intervals; runs nothing.
+
+  python experiments/show_table.py --table=experiments/results/ablation.json
+
+A panel a task, a row a cell. The figure is written as PNG and as PDF.
+"""
+
+import json
+import pathlib
+import sys
+from typing import Any
+
+import command
+import places
+from absl import app, flags
+
+FLAGS = flags.FLAGS
+
+
+def define_flags() -> None:
+  """Defines every flag of this program."""
+  flags.DEFINE_string(
+    'table', None, 'File of the table, TABLE.json of study.py; must be given.'
+  )
+  flags.DEFINE_string(
+    'metric',
+    'ratio',
+    'Which metric of the table: ratio (KL of predictable / of new frames), '
+    'kl_last, negative_bound, retrieval_ahead, retrieval_free, ...',
+  )
+  flags.DEFINE_string(
+    'output',
+    None,
+    'What is written: OUTPUT.png and OUTPUT.pdf. Default: beside the table, '
+    'under its name.',
+  )
+
+
+def main(_: list[str]) -> None:
+  """Reads the table, draws it, says where."""
+  import pictures
+  import study_table
+
+  try:
+    rows, stem = _prepare()
+  except (ValueError, OSError) as error:
+    command.fail(error)
+  paths = pictures.attempt(
+    lambda: study_table.draw_dots(rows, FLAGS.metric, stem),
+    stem,
+    'Nothing was written; make room, or name another --output.',
+  )
+  if not paths:
+    sys.exit(2)
+  for path in paths:
+    command.console().print(str(path))
+
+
+def _prepare() -> tuple[dict[str, Any], pathlib.Path]:
+  """The rows of the table, and the files without their endings.
+
+  Raises:
+    ValueError: if a flag makes no sense, or the file is no such table.
+    OSError: if it cannot be read.
+  """
+  if not FLAGS.table:
+    raise ValueError('--table is missing; name the JSON file of a table.')
+  file = places.locate(FLAGS.table, 'table')
+  try:
+    rows = json.loads(file.read_text())
+    found = [row['summary'][FLAGS.metric] for row in rows.values()]
+    complete = all(row['settings']['task'] for row in rows.values())
+  except (
+    ValueError,
+    KeyError,
+    TypeError,
+    AttributeError,
+    RecursionError,
+  ) as error:
+    raise ValueError(
+      f'{file} is not a table of study.py with the metric {FLAGS.metric!r} '
+      f'({type(error).__name__}: {error}).'
+    ) from error
+  if not complete or not any(found):
+    raise ValueError(f'{file} has no values of {FLAGS.metric}.')
+  stem = places.locate(FLAGS.output or file.with_suffix(''), 'output')
+  if stem.is_dir() or not stem.name:
+    raise ValueError(f'--output={stem} is a folder; name a file in it.')
+  places.require_writable(stem.absolute().parent, f'--output={stem}')
+  return rows, stem
+
+
+if __name__ == '__main__':
+  define_flags()
+  app.run(main, flags_parser=command.parse_flags)

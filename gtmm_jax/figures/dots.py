@@ -1,0 +1,129 @@
+"""Dots with intervals: what many runs came to, one row for each, in words."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+
+from gtmm_jax.figures import appearance, legend, words, writing
+
+_DOT = {'marker': 'o', 'markersize': 4, 'color': '#0072B2'}
+_RING = {
+  'marker': 'o',
+  'markersize': 3.5,
+  'markerfacecolor': 'none',
+  'markeredgecolor': '0.6',
+}
+_FIRST = {'color': '0.75', 'linewidth': 0.8}
+# In pixels: of a panel, beside it, of a row, and above and below all rows.
+_PANEL, _SPACE, _ROW, _ENDS = 330, 40, 34, 190
+_LETTERS = 8  # Their size in points.
+
+
+class Dot(NamedTuple):
+  """What one run came to.
+
+  Attributes:
+    mean: over replicas.
+    error: its standard error, None for a single replica.
+    replicas: the value of each; those that are not finite are left out.
+  """
+
+  mean: float
+  error: float | None
+  replicas: Sequence[float | None] = ()
+
+
+def draw_dots(
+  panels: Mapping[str, Mapping[str, Dot | None]],
+  stem: str | os.PathLike[str],
+  title: str,
+) -> list[Path]:
+  """Writes `dots_figure` to `<stem>.png` and `<stem>.pdf`.
+
+  Returns:
+    The two paths. Their folder is made where there is none.
+
+  Raises:
+    ValueError: as `dots_figure`.
+  """
+  return writing.save(dots_figure(panels, title), stem, palette=True)
+
+
+@appearance.fixed()
+def dots_figure(
+  panels: Mapping[str, Mapping[str, Dot | None]],
+  title: str,
+) -> Figure:
+  """Draws means as dots, standard errors as bars, replicas as small rings.
+
+  A panel a task, side by side; a row for each label that any panel has, from
+  the top in their order. A line goes down from the first row's dots, with which
+  the others are compared.
+
+  Args:
+    panels: of each task, by its name, dots by their labels, which `in_print`
+      puts into words; None, and what is absent, is left empty.
+    title: what the values are, a line above everything.
+
+  Raises:
+    ValueError: there are no panels, or none has a dot.
+  """
+  labels = list(
+    dict.fromkeys(label for each in panels.values() for label in each)
+  )
+  if not any(dot for each in panels.values() for dot in each.values()):
+    raise ValueError('There are no dots to draw: give a panel with some.')
+  wording = [writing.literal(words.in_print(label)) for label in labels]
+  left = max(writing.width_of(text, _LETTERS) for text in wording) + 30
+  size = (
+    left + len(panels) * (_PANEL + _SPACE),
+    len(labels) * _ROW + _ENDS,
+  )
+  figure = Figure(
+    figsize=[pixels / writing.DPI for pixels in size],
+    dpi=writing.DPI,
+    layout='constrained',
+  )
+  figure.suptitle(writing.literal(title), fontsize=10)
+  all_axes = np.ravel(figure.subplots(1, len(panels), sharex=True, sharey=True))
+  for axes, (name, dots) in zip(all_axes, panels.items(), strict=True):
+    _draw(axes, [dots.get(label) for label in labels])
+    axes.set_title(writing.literal(name), size=9)
+  all_axes[0].set_yticks(range(len(labels)), wording)
+  all_axes[0].set_ylim(len(labels) - 0.5, -0.5)
+  all_axes[0].set_xlim(left=min(0.0, all_axes[0].get_xlim()[0]))
+  handles = {wording[0]: Line2D([], [], **_FIRST)}
+  every = [dot for each in panels.values() for dot in each.values() if dot]
+  if any(dot.error is not None for dot in every):
+    handles['mean ± standard error over replicas'] = Line2D([], [], **_DOT)
+    handles['each replica'] = Line2D([], [], linestyle='', **_RING)
+  legend.add(figure, handles)
+  return figure
+
+
+def _draw(axes: Axes, dots: Sequence[Dot | None]) -> None:
+  """Draws the rows of one panel."""
+  if dots and dots[0] is not None:
+    axes.axvline(dots[0].mean, zorder=0, **_FIRST)
+  for row, dot in enumerate(dots):
+    if dot is None:
+      continue
+    values = np.array(dot.replicas, np.float64)
+    values = values[np.isfinite(values)]
+    axes.plot(values, np.full(len(values), row), linestyle='', **_RING)
+    axes.errorbar(
+      dot.mean, row, xerr=dot.error, elinewidth=1.6, capsize=2.5, **_DOT
+    )
+  axes.spines[['top', 'right']].set_visible(False)
+  axes.tick_params(labelsize=_LETTERS)
+  axes.tick_params(axis='y', length=0)
+  axes.grid(axis='y', color='0.93', linewidth=0.8)
+  axes.set_axisbelow(True)

@@ -1,0 +1,64 @@
+"""What flags and their values are called in print."""
+
+from __future__ import annotations
+
+_NAMES = {
+  'vrnn': 'VRNN',
+  'introspective': 'introspection network',
+  'ntm': 'NTM',
+  'lru': 'LRU',
+  'dnc': 'DNC',
+  'associative': 'associative memory',
+  'one_shot_recall': 'one-shot recall',
+  'similarity_cued_recall': 'similarity-cued recall',
+  # A core of the copy task.
+  'lstm': 'LSTM',
+}
+_PARTS = {
+  'age': 'reads by age',
+  'arrival': 'reads by order of arrival',
+  'content': 'reads by content',
+  'shared_keys': 'a map common to keys and queries',
+  'controller_keys': "the controller's state in keys",
+  'succession': 'going on from the last read',
+}
+_STORED = {
+  'sample': 'given samples',
+  'mean': 'given means',
+  'denoised': 'given denoised latents',
+}
+
+
+def in_print(label: str) -> str:
+  """Words for a label that is made of flags, as cells of studies have them.
+
+  Args:
+    label: values of `--model` and FLAG=VALUE, joined by '-'.
+
+  Returns:
+    Names of models and words for flags; a label without any stays as it is.
+  """
+  pieces = label.split('-')
+  found = [_piece(piece) for piece in pieces]
+  # In other labels a hyphen is a hyphen.
+  return ', '.join(found) if found != pieces else label
+
+
+def _piece(piece: str) -> str:
+  """Words for the name of a model, or for FLAG=VALUE."""
+  flag, is_flag, value = piece.partition('=')
+  match flag:
+    case 'without' if value == 'none':
+      return 'nothing left out'
+    case 'without':
+      parts = [_PARTS.get(part, part) for part in value.split(',')]
+      return f'without {" and ".join(parts)}'
+    case 'top_k' if value == '0':
+      return 'reading all slots'
+    case 'top_k':
+      return f'reading {value} slots by each addressing'
+    case 'store':
+      return _STORED.get(value, piece)
+  if is_flag:
+    return f'{flag.replace("_", " ")} {value}'
+  return _NAMES.get(piece, piece)
