@@ -8,6 +8,7 @@ import continuation
 import drawing
 import held_out
 import numpy as np
+import progress
 from rich.console import Console
 from rich.table import Table
 
@@ -138,12 +139,17 @@ def conclude(
   """
   workdir, settings = prepared.workdir, prepared.settings
   if not _is_evaluated(workdir, settings):
-    found = evaluation.at_the_end(state)
+    what = f'evaluating on {settings.evaluation_episodes:,} held-out episodes'
+    with progress.saying(what, console):
+      found = evaluation.at_the_end(state)
     for path in figure_paths(workdir, settings):
       with contextlib.suppress(OSError):
         path.unlink()
     records.write_evaluation(workdir, found)
-  drawing.draw(prepared, state, _missing(workdir, settings))
+  missing = _missing(workdir, settings)
+  if missing:
+    with progress.saying(f'drawing {", ".join(missing)}', console):
+      drawing.draw(prepared, state, missing)
   show(workdir, settings, console)
 
 

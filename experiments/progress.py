@@ -1,6 +1,8 @@
 """Progress of a run: a bar on a terminal, now and then a line elsewhere."""
 
+import contextlib
 import time
+from collections.abc import Iterator
 from typing import Any
 
 from rich.console import Console
@@ -14,6 +16,22 @@ from rich.progress import (
 
 # Seconds between two lines where the output is no terminal.
 _QUIET = 15.0
+
+
+@contextlib.contextmanager
+def saying(what: str, console: Console) -> Iterator[None]:
+  """Says what is under way: with a wheel that turns on a terminal, else a line.
+
+  Args:
+    what: takes more than a second or two, in words.
+    console: to print on; no bar may be shown there.
+  """
+  if console.is_terminal:
+    with console.status(f'{what} ...'):
+      yield
+  else:
+    console.print(f'{what} ...')
+    yield
 
 
 class Training:

@@ -31,6 +31,17 @@ def test_a_line_tells_the_speed_and_what_is_left(clock):
   )
 
 
+@pytest.mark.parametrize('is_terminal', [False, True])
+def test_what_is_under_way_is_said_before_it_is_done(is_terminal):
+  file = io.StringIO()
+  console = Console(file=file, force_terminal=is_terminal, width=200)
+  with progress.saying('compiling', console):
+    assert is_terminal or file.getvalue() == 'compiling ...\n'
+  assert 'compiling ...' in file.getvalue()
+  # On a terminal it makes place for what comes of it.
+  assert file.getvalue().endswith('compiling ...\n') != is_terminal
+
+
 def test_lines_are_few_and_the_last_step_has_one(clock):
   shown, file = _training(0, 100)
   with shown:

@@ -215,7 +215,10 @@ def _lay_out(
     axes.text(left, y, writing.literal(text), size=_SMALL, color=colour)
   # Matplotlib would round bytes down.
   canvas = np.round(canvas * 255).astype(np.uint8)
-  axes.imshow(canvas, extent=(0, size[1], size[0], 0), interpolation='nearest')
+  # A little less than the figure, or Matplotlib 3.10 makes one pixel more of it.
+  hair = 1e-6
+  extent = (hair, size[1] - hair, size[0] - hair, hair)
+  axes.imshow(canvas, extent=extent, interpolation='nearest')
   return figure
 
 
