@@ -19,6 +19,7 @@ import numpy as np
 import own_frames
 import preparation
 import provenance
+import room
 import timing
 from settings import describe
 
@@ -65,6 +66,10 @@ def _with_slots(prepared: preparation.Prepared, count: int) -> train.Problem:
   # Raises where other settings of the core ask for more slots.
   shape = prepared.images.training.shape[-3:]
   build.variable_shapes(model, shape, prepared.task.condition_size)
+  settings, layout = prepared.settings, prepared.layout
+  room.require_for_run(
+    settings, prepared.task.length, model, prepared.images, layout
+  )
   return dataclasses.replace(prepared.problem, model=model)
 
 

@@ -151,7 +151,6 @@ def _require_same(workdir: pathlib.Path, settings: dict[str, Any]) -> None:
 def _problem(name: str, settings: dict[str, Any]) -> Any:
   """What one core trains; raises `ValueError` for sizes that it refuses."""
   import copy_training
-  import jax
 
   sizes = ('bits', 'slots', 'word_size', 'controller_size')
   core = copy_training.build_core(
@@ -164,9 +163,7 @@ def _problem(name: str, settings: dict[str, Any]) -> Any:
     settings['steps'],
     settings['learning_rate'],
   )
-  jax.eval_shape(
-    lambda key: copy_training.initial_state(problem, key), jax.random.key(0)
-  )
+  copy_training.require_room(problem, settings['longest'])
   return problem
 
 

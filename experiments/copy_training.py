@@ -11,8 +11,10 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import optax
+import room
 from flax import linen as nn
 
+from gtmm_jax import replicas
 from gtmm_jax.memory.dnc import DNC
 from gtmm_jax.memory.introspective import Introspective
 from gtmm_jax.memory.lru import LRU
@@ -187,6 +189,28 @@ def bits_per_bit(logits: Array, episode: Episode) -> Array:
   recalled = episode.recalled[..., None]
   count = recalled.sum() * logits.shape[-1]
   return jnp.where(recalled, nats, 0.0).sum() / (count * jnp.log(2.0))
+
+
+def require_room(problem: Problem, longest: int) -> None:
+  """Raises `ValueError` for sizes that a core refuses, or memory does not hold.
+
+  Args:
+    problem: what is trained.
+    longest: most vectors of a sequence in the evaluation.
+  """
+  core, width = problem.copier.core, problem.task.bits + 1
+
+  def begin(key):
+    carry = core.initialize_carry(key, (problem.batch_size, width))
+    return initial_state(problem, key), carry
+
+  room.require_for_training(
+    replicas.plan(1, convolutional=False),
+    problem.batch_size,
+    2 * longest + 1,
+    (width,),
+    carry=jax.eval_shape(begin, jax.random.key(0)),
+  )
 
 
 @functools.partial(jax.jit, static_argnums=0)

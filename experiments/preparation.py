@@ -13,6 +13,7 @@ import jax.numpy as jnp
 import jax_settings
 import own_frames
 import places
+import room
 import settings as settings_module
 import surroundings
 
@@ -140,6 +141,7 @@ def prepare(
   )
   preset, model = _make_model(settings, task, loaded.training.shape)
   layout = replicas.plan(settings.replicas, preset.networks != 'dense')
+  room.require_for_run(settings, task.length, model, loaded, layout)
   prepared = Prepared(
     settings=settings,
     workdir=workdir,

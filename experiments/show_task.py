@@ -158,6 +158,7 @@ def prepare(request: Request) -> Sheet:
   command.require_device()
   import own_frames
   import preparation
+  import room
 
   from gtmm_jax import figures
 
@@ -169,6 +170,8 @@ def prepare(request: Request) -> Sheet:
       f'be at least 1 and come to at most {_ROOM} rows; each has {rows}.'
     )
   loaded, _ = preparation.load_images(settings, request.data, request.data_dir)
+  shape = loaded.training.shape[-3:]
+  room.require_for_drawing(request.episodes, task.length, shape)
   kind = 'held-out' if request.held_out else 'training'
   name = f'{settings.task.replace("_", " ")}, '
   return Sheet(

@@ -102,14 +102,28 @@ def room_for_data(layout: Layout) -> int:
   share half of the machine's memory with each other, and with a copy from
   which theirs are made.
   """
-  stats = layout.devices[0].memory_stats() or {}
-  if 'bytes_limit' in stats:
-    return stats['bytes_limit'] // 2
+  limit = _limit(layout)
+  if limit is not None:
+    return limit // 2
+  return _machine_memory() // 2 // (len(layout.devices) + 1)
+
+
+def memory(layout: Layout) -> int:
+  """Bytes that each device of a layout has; those of the CPU share them."""
+  limit = _limit(layout)
+  return _machine_memory() // len(layout.devices) if limit is None else limit
+
+
+def _limit(layout: Layout) -> int | None:
+  """Bytes that an accelerator lets the program have; None for the CPU."""
+  return (layout.devices[0].memory_stats() or {}).get('bytes_limit')
+
+
+def _machine_memory() -> int:
   try:
-    memory = os.sysconf('SC_PHYS_PAGES') * os.sysconf('SC_PAGE_SIZE')
+    return os.sysconf('SC_PHYS_PAGES') * os.sysconf('SC_PAGE_SIZE')
   except (AttributeError, ValueError, OSError):  # Where systems do not tell.
-    memory = _UNKNOWN_MEMORY
-  return memory // 2 // (len(layout.devices) + 1)
+    return _UNKNOWN_MEMORY
 
 
 def lift(

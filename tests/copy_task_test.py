@@ -305,6 +305,7 @@ def test_the_same_command_gives_the_same_numbers_in_place_of_the_old(
     ('--longest=9', 'at least --length, 10'),
     ('--learning_rate=nan', 'between 0 and 1'),
     ('--slots=3', 'as many slots'),
+    ('--length=100000000', 'takes at least'),
     ('--workdir=file', 'is a file'),
     ('--workdir=file/results', 'file'),
     ('length', '--name=value'),

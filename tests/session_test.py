@@ -82,6 +82,10 @@ def _request(workdir, **changes):
   return preparation.Request(**{**values, **changes})
 
 
+def _map(side):
+  return {'task': 'navigation', 'rows': side, 'columns': side}
+
+
 def _run(workdir, **changes):
   session.run(preparation.prepare(_request(workdir, **changes)))
 
@@ -520,6 +524,12 @@ def test_a_run_of_rotation_measures_its_dreams_beside_copies(
     ({'task': 'similarity_cued_recall', 'recall': 1}, 'at least 2'),
     ({'task': 'one_shot_recall', 'data': 'files:none'}, 'images_background'),
     ({'top_k': 3}, '--top_k means nothing to introspective'),
+    ({'pre_recall': 10**7}, r'takes at least [\d,.]+ GB on each device'),
+    ({'model': 'dnc', 'pre_recall': 10**5}, 'takes at least'),
+    ({'task': 'rotation', 'recall': None, 'size': 10**6}, 'smaller frames'),
+    ({'recall': None, **_map(10**6)}, 'takes at least'),
+    ({'replicas': 10**6}, 'at most 1024'),
+    ({'steps': 10**11}, 'at most 2147483647'),
     ({'model': 'dnc', 'order': 'age'}, '--order means nothing to dnc'),
     ({'data_dir': 'elsewhere'}, 'it needs --data=tfds'),
     ({'without': 'age'}, '--without means nothing to introspective'),

@@ -215,7 +215,7 @@ def _lay_out(
     axes.text(left, y, writing.literal(text), size=_SMALL, color=colour)
   # Matplotlib would round bytes down.
   canvas = np.round(canvas * 255).astype(np.uint8)
-  # A little less than the figure, or Matplotlib 3.10 makes one pixel more of it.
+  # A little less than the figure: Matplotlib 3.10 would make a pixel more.
   hair = 1e-6
   extent = (hair, size[1] - hair, size[0] - hair, hair)
   axes.imshow(canvas, extent=extent, interpolation='nearest')
