@@ -42,6 +42,8 @@ def main(_: list[str]) -> None:
     command.require_seconds(FLAGS.seconds)
     if sizes and not FLAGS.cores:
       raise ValueError('--sizes are those of memory cores; add --cores.')
+    if FLAGS.plain and not FLAGS.cores:
+      raise ValueError('--plain is for memory cores alone; add --cores.')
     tables = [n for n in ('cores', 'parameters', 'memory') if FLAGS[n].value]
     if len(tables) > 1:
       both = ' and '.join(f'--{name}' for name in tables)
@@ -140,7 +142,7 @@ def _time_cores(
 
   pytorch = benchmark_pytorch.load()
   content = {
-    **benchmark_cores.about(pytorch),
+    **benchmark_cores.about(pytorch, FLAGS.plain),
     'seconds': FLAGS.seconds,
     'rows': [],
   }
@@ -149,7 +151,7 @@ def _time_cores(
     console.print(pytorch)
   sizes = [benchmark_cores.Sizes(*each) for each in given]
   measured = benchmark_cores.measure(
-    sizes or benchmark_cores.growth(), FLAGS.seconds, pytorch
+    sizes or benchmark_cores.growth(), FLAGS.seconds, pytorch, FLAGS.plain
   )
   for rows in measured:
     content['rows'] += rows

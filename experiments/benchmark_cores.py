@@ -2,9 +2,12 @@
 
 A pass is one sequence batch through one core, forward and backward: T steps of
 `jax.lax.scan`, the sum of squares of the contexts, and its gradient with
-respect to the core's parameters and its inputs, all in one program.
+respect to the core's parameters and its inputs, all in one program. Backward
+passes are those that are written out, as in training, or plain JAX, as a bare
+core has them.
 """
 
+import contextlib
 import functools
 import itertools
 import time
@@ -20,6 +23,7 @@ import surroundings
 import timing
 from flax import linen as nn
 
+from gtmm_jax.memory import derivatives
 from gtmm_jax.memory.associative import Associative
 from gtmm_jax.memory.dnc import DNC
 from gtmm_jax.memory.introspective import Introspective
@@ -75,8 +79,15 @@ def growth() -> list[Sizes]:
   ]
 
 
-def about(pytorch: benchmark_pytorch.Modules | str) -> dict[str, Any]:
-  """What every row shares, as --json has it."""
+def about(
+  pytorch: benchmark_pytorch.Modules | str, is_plain: bool = False
+) -> dict[str, Any]:
+  """What every row shares, as --json has it.
+
+  Args:
+    pytorch: as of `measure`.
+    is_plain: as of `measure`.
+  """
   packages = ('jax', 'jaxlib', 'flax', 'numpy')
   if not isinstance(pytorch, str):
     packages += ('torch', 'dnc')
@@ -86,6 +97,7 @@ def about(pytorch: benchmark_pytorch.Modules | str) -> dict[str, Any]:
       'batch_size': BATCH_SIZE,
       'input_size': INPUT_SIZE,
       'controller_size': CONTROLLER_SIZE,
+      'derivatives': 'plain JAX' if is_plain else 'written out',
     },
     'versions': surroundings.versions(packages),
     'device': surroundings.device(jax.devices()[0]),
@@ -100,6 +112,7 @@ def announce(content: dict[str, Any]) -> str:
   lines = [
     f'T {settings["frames"]}, batch {settings["batch_size"]}, inputs of '
     f'{settings["input_size"]}, LSTM {settings["controller_size"]}',
+    f'derivatives: {settings["derivatives"]}',
     f'{device["kind"]} ({device["platform"]}), jax {versions["jax"]}',
   ]
   if 'torch' in versions:
@@ -111,6 +124,7 @@ def measure(
   all_sizes: Sequence[Sizes],
   seconds: float,
   pytorch: benchmark_pytorch.Modules | str,
+  is_plain: bool = False,
 ) -> Iterator[list[dict[str, Any]]]:
   """Times every core at every size.
 
@@ -121,6 +135,7 @@ def measure(
     all_sizes: in which order they are measured.
     seconds: to spend on each size, > 0; at least five rounds are made.
     pytorch: from `benchmark_pytorch.load`; a sentence leaves JAX alone.
+    is_plain: whether derivatives are JAX's own, and not written out.
 
   Yields:
     The rows of one size, see `as_rows`.
@@ -129,7 +144,9 @@ def measure(
     cores = _cores(sizes)
     if number:
       del cores['lstm']
-    programs = [_jax_program(*core, sizes) for core in cores.items()]
+    mode = contextlib.nullcontext if is_plain else derivatives.written_out
+    with mode():
+      programs = [_jax_program(*core, sizes) for core in cores.items()]
     if not isinstance(pytorch, str):
       programs += _pytorch_programs(sizes, pytorch)
     yield as_rows(sizes, programs, take_turns(programs, seconds))

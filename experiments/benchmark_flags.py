@@ -130,7 +130,13 @@ def define_flags() -> None:
     'Time the memory cores alone, forward and backward, and the PyTorch '
     'package dnc beside them where it is installed, '
     'pip install "gtmm_jax[benchmark]". Of the other flags, seconds, sizes, '
-    'json and compare matter then.',
+    'plain, json and compare matter then.',
+  )
+  flags.DEFINE_bool(
+    'plain',
+    False,
+    'For --cores: take derivatives as plain JAX does, as of a bare core, and '
+    'not as training does, by the backward passes that are written out.',
   )
   flags.DEFINE_list(
     'sizes',

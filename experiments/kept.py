@@ -11,6 +11,7 @@ import jax
 import jax.numpy as jnp
 
 from gtmm_jax import build, free_energy
+from gtmm_jax.memory import derivatives
 from gtmm_jax.model import TemporalVAE
 
 
@@ -56,13 +57,14 @@ def estimate(
   params = variables.pop('params')
 
   def bound(params, others, *episode):
-    inference = free_energy.infer(
-      model,
-      {'params': params, **others},
-      *episode,
-      train=True,
-      recompute=recompute,
-    )
+    with derivatives.written_out():
+      inference = free_energy.infer(
+        model,
+        {'params': params, **others},
+        *episode,
+        train=True,
+        recompute=recompute,
+      )
     total = free_energy.negative_bound(inference.terms).mean()
     return total, inference.steps.context
 

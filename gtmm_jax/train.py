@@ -15,6 +15,7 @@ import numpy as np
 import optax
 
 from gtmm_jax import free_energy, metrics
+from gtmm_jax.memory import derivatives
 from gtmm_jax.model import TemporalVAE
 
 Array = jax.Array
@@ -140,15 +141,16 @@ def objective(
 ) -> tuple[Array, free_energy.Inference]:
   """The negative bound of a batch, nats a sequence, and what it came from."""
   variables = {'params': params, 'batch_stats': batch_stats}
-  inference = free_energy.infer(
-    problem.model,
-    variables,
-    episode.frames,
-    episode.condition,
-    noise,
-    train=True,
-    recompute=problem.recompute,
-  )
+  with derivatives.written_out():
+    inference = free_energy.infer(
+      problem.model,
+      variables,
+      episode.frames,
+      episode.condition,
+      noise,
+      train=True,
+      recompute=problem.recompute,
+    )
   return free_energy.negative_bound(inference.terms).mean(), inference
 
 

@@ -13,6 +13,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from gtmm_jax.memory import derivatives
+
 _ROOT = pathlib.Path(__file__).resolve().parents[1]
 _PROGRAM = _ROOT / 'experiments' / 'benchmark.py'
 
@@ -55,6 +57,7 @@ def alone(tmp_path_factory: pytest.TempPathFactory):
 
 def test_without_pytorch_the_cores_are_timed_and_the_extra_is_named(alone):
   printed, content = alone
+  assert 'derivatives: written out' in printed
   assert 'no dnc here' in printed
   assert 'pip install "gtmm_jax[benchmark]"' in printed
   cores = ['lstm', 'introspective', 'associative', 'ntm', 'lru', 'dnc']
@@ -79,6 +82,7 @@ def test_json_says_where_and_of_what(alone):
     'batch_size': 10,
     'input_size': 32,
     'controller_size': 128,
+    'derivatives': 'written out',
   }
   assert content['seconds'] == 0.01
   assert content['versions']['jax'] == jax.__version__
@@ -108,6 +112,7 @@ def test_table_has_a_line_for_each_row_and_fits(alone):
     (['--cores', '--sizes=4x8x2,2x8x3'], "'2x8x3'"),
     (['--cores', '--sizes=-4x8x2'], "'-4x8x2'"),
     (['--sizes=4x8x2'], 'add --cores'),
+    (['--plain'], 'add --cores'),
     (['--cores', '--parameters'], 'ask for one'),
     (['--cores', '--seconds=0'], 'above 0'),
   ],
@@ -197,10 +202,11 @@ def test_sizes_are_measured_in_turn_and_the_lstm_once(
   modules, monkeypatch: pytest.MonkeyPatch
 ):
   cores = modules('cores')
-  built = []
+  built, modes = [], []
 
   def program(name, core, sizes):
     built.append((name, getattr(core, 'slots', None)))
+    modes.append(derivatives.are_written_out())
     return cores.Program(name, lambda: None)
 
   monkeypatch.setattr(cores, '_jax_program', program)
@@ -222,8 +228,11 @@ def test_sizes_are_measured_in_turn_and_the_lstm_once(
   for rows, size in zip((first, second), sizes, strict=True):
     for row in rows:
       assert [row[name] for name in size._fields] == list(size)
-  alone = cores.measure(sizes[:1], 1e-6, pytorch='not here')
+  assert all(modes)
+  modes.clear()
+  alone = cores.measure(sizes[:1], 1e-6, pytorch='not here', is_plain=True)
   assert [row['core'] for row in next(alone)] == names[:-1]
+  assert not any(modes)
 
 
 def test_programs_take_turns_and_the_first_round_does_not_count(modules):

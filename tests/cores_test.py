@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from flax import linen as nn
 
+from gtmm_jax.memory import derivatives, products
 from gtmm_jax.memory.associative import Associative
 from gtmm_jax.memory.dnc import DNC
 from gtmm_jax.memory.introspective import Introspective
@@ -511,23 +512,57 @@ def test_reordered_slots_stay_reordered(name, inputs, runs):
 # Gradients.
 
 
+def random_sum(core, weights, variables, inputs):
+  """A sum of all contexts, by the scan that makes weights' gradients at once.
+
+  It is `jax.lax.scan`, and all is plain JAX, unless `written_out` is on.
+  """
+  carry = fresh(core, *inputs.shape[1:-1])
+  _, contexts = products.scan(core.apply, variables, carry, inputs)
+  return (weights * contexts).sum()
+
+
 @functools.partial(jax.jit, static_argnums=0)
 def compiled_gradients(core, variables, inputs, weights):
-  def total(variables, inputs):
-    carry = fresh(core, *inputs.shape[1:-1])
-    return (weights * scan(core, variables, carry, inputs)[1]).sum()
-
+  total = functools.partial(random_sum, core, weights)
   return jax.grad(total, argnums=(0, 1))(variables, inputs)
 
 
-def gradients(core, variables, inputs):
-  """Of a random sum of all contexts, by parameters and by inputs [T, B, I]."""
+@functools.partial(jax.jit, static_argnums=0)
+def compiled_slope(core, variables, inputs, weights, directions):
+  total = functools.partial(random_sum, core, weights)
+  return jax.jvp(total, (variables, inputs), directions)[1]
+
+
+def summed_by(core, variables, inputs):
+  """Weights of all contexts, for `random_sum`."""
   found = jax.eval_shape(
     core.apply, variables, fresh(core, *inputs.shape[1:-1]), inputs[0]
   )
   shape = (len(inputs), *found[1].shape)
-  weights = np.random.default_rng(7).normal(size=shape).astype(np.float32)
+  return np.random.default_rng(7).normal(size=shape).astype(np.float32)
+
+
+def gradients(core, variables, inputs):
+  """Of a random sum of all contexts, by parameters and by inputs [T, B, I]."""
+  weights = summed_by(core, variables, inputs)
   return jax.device_get(compiled_gradients(core, variables, inputs, weights))
+
+
+def written_out_gradients(core, variables, inputs):
+  """The same, by the backward passes that are written out."""
+  with derivatives.written_out():
+    return gradients(core, variables, inputs)
+
+
+def assert_bounded(core, of, scale, inputs):
+  """Gradients with random parameters of some scale."""
+  found = of(core, random_parameters(core, scale), np.float32(inputs))
+  biggest = np.array([np.abs(x).max() for x in jax.tree.leaves(found)])
+  # Of a key of zero the cosine's slope is up to 1e3; what is read, and what
+  # the controller is given, are each as large as the inputs.
+  bound = 1e3 * max(1e2, np.abs(inputs).max()) ** 2
+  assert np.all(biggest < bound), (scale, biggest.max())
 
 
 @pytest.fixture(scope='module')
@@ -556,16 +591,70 @@ def test_gradients_at_the_start_reach_every_number(name, long_inputs):
 
 
 @every_core
-def test_gradients_stay_bounded(name, long_inputs):
+def test_written_out_gradients_are_those_of_plain_jax(name, long_inputs):
   core = CORES[name]
+  variables = random_parameters(core, 0.3)
+  found = written_out_gradients(core, variables, long_inputs)
+  assert_trees_close(found, gradients(core, variables, long_inputs), 1e-3)
+  for scale, size in [(0.0, 0.0), (0.0, 1e4), (20.0, 1e4)]:
+    assert_bounded(core, written_out_gradients, scale, size * long_inputs)
+
+
+@every_core
+def test_a_bare_core_has_forward_derivatives(name, long_inputs):
+  """They say along a direction what the gradient says."""
+  core = CORES[name]
+  variables = random_parameters(core, 0.3)
+  weights = summed_by(core, variables, long_inputs)
+  directions = jax.tree.map(np.cos, (variables, long_inputs))
+  slope = compiled_slope(core, variables, long_inputs, weights, directions)
+  found = gradients(core, variables, long_inputs)
+  expected = jax.tree.map(np.vdot, found, directions)
+  np.testing.assert_allclose(
+    slope, sum(jax.tree.leaves(expected)), rtol=1e-3, atol=1e-2
+  )
+
+
+@every_core
+def test_gradients_stay_bounded(name, long_inputs):
   for scale, size in itertools.product([0.0, 1.0, 20.0], [0.0, 1.0, 1e4]):
-    variables = random_parameters(core, scale)
-    found = gradients(core, variables, np.float32(size) * long_inputs)
-    biggest = np.array([np.abs(x).max() for x in jax.tree.leaves(found)])
-    # Of a key of zero the cosine's slope is up to 1e3; what is read, and what
-    # the controller is given, are each as large as the inputs.
-    bound = 1e3 * max(1e2, size) ** 2
-    assert np.all(biggest < bound), (scale, size, biggest.max())
+    assert_bounded(CORES[name], gradients, scale, size * long_inputs)
+
+
+@pytest.mark.slow
+@every_core
+def test_second_derivatives_of_cores(name):
+  """Those of plain JAX, over either scan, in double precision."""
+  core = CORES[name]
+  with jax.enable_x64(True):
+    inputs = np.random.default_rng(9).normal(size=(3, 2, WIDTH))
+    x = jax.tree.map(jnp.float64, (random_parameters(core), inputs))
+    carry = jax.tree.map(
+      lambda leaf: leaf.astype(float) if leaf.dtype == np.float32 else leaf,
+      fresh(core, 2),
+    )
+
+    def second(scan, variables, inputs):
+      def loss(*x):
+        return (scan(core.apply, x[0], carry, x[1])[1] ** 2).sum()
+
+      gradient = jax.grad(loss, argnums=(0, 1))
+      return jax.jvp(gradient, x, jax.tree.map(jnp.cos, x))[1]
+
+    expected = jax.jit(functools.partial(second, plain_scan))(*x)
+    with derivatives.written_out():
+      for scan_steps in (plain_scan, products.scan):
+        found = jax.jit(functools.partial(second, scan_steps))(*x)
+        for one, other in zip(
+          *map(jax.tree.leaves, (expected, found)), strict=True
+        ):
+          scale = np.abs(one).max()
+          np.testing.assert_allclose(other, one, rtol=1e-7, atol=1e-9 * scale)
+  assert any(np.any(leaf) for leaf in jax.tree.leaves(expected))
+
+
+def plain_scan(step, weights, carry, inputs):
+  return jax.lax.scan(functools.partial(step, weights), carry, inputs)
 
 
 # Calls that make no sense.

@@ -5,9 +5,12 @@ finite and has a finite, bounded gradient for logits of +-1e4, zero memory and
 zero keys, and gives weights that are all zero where no slot may be read.
 """
 
+import functools
+
 import jax
 import jax.numpy as jnp
-from jax.ad_checkpoint import checkpoint_name
+
+from gtmm_jax.memory import derivatives, gradients
 
 Array = jax.Array
 
@@ -15,9 +18,6 @@ Array = jax.Array
 _EPSILON = 1e-6
 # Below it a weight counts as zero: its logarithm's slope is still a float32.
 _TINY = 1e-30
-
-# What `jax.checkpoint` may be told to keep of `content_weights`.
-KEPT = ('content_similarity', 'content_weights')
 
 
 def aligned(x: Array, like: Array) -> Array:
@@ -114,6 +114,10 @@ def oneplus(x: Array) -> Array:
   return 1.0 + jax.nn.softplus(x)
 
 
+@derivatives.with_backward(
+  functools.partial(gradients.cosine_similarity, epsilon=_EPSILON),
+  lambda similarity, *_: (similarity,),
+)
 def cosine_similarity(keys: Array, memory: Array) -> Array:
   """Cosine of each key with each slot, in [-1, 1].
 
@@ -129,7 +133,7 @@ def cosine_similarity(keys: Array, memory: Array) -> Array:
   """
   products = jnp.einsum('...rw,...nw->...rn', keys, memory)
   norms = _norms(keys)[..., :, None] * _norms(memory)[..., None, :]
-  return products / (norms + _EPSILON)
+  return derivatives.keep(products / (norms + _EPSILON))
 
 
 def of_length_one(vectors: Array) -> Array:
@@ -141,12 +145,10 @@ def _norms(vectors: Array) -> Array:
   return jnp.sqrt(jnp.square(vectors).sum(-1) + _EPSILON)
 
 
-@jax.custom_vjp
 def content_weights(keys: Array, memory: Array, strengths: Array) -> Array:
   """Softmax over slots of strength times cosine similarity.
 
-  Graves et al. 2014, eqs. 5-6; Graves et al. 2016, Methods. The gradient is
-  written out, which halves what it takes; there is no forward-mode derivative.
+  Graves et al. 2014, eqs. 5-6; Graves et al. 2016, Methods.
 
   Args:
     keys: [..., R, W].
@@ -156,37 +158,12 @@ def content_weights(keys: Array, memory: Array, strengths: Array) -> Array:
   Returns:
     Weights [..., R, N]; each head's sum to one.
   """
-  return _content_forward(keys, memory, strengths)[0]
+  return _softmax(strengths[..., None] * cosine_similarity(keys, memory))
 
 
-def _content_forward(keys, memory, strengths):
-  similarity = checkpoint_name(cosine_similarity(keys, memory), KEPT[0])
-  logits = strengths[..., None] * similarity
-  weights = checkpoint_name(jax.nn.softmax(logits, axis=-1), KEPT[1])
-  return weights, (keys, memory, strengths, similarity, weights)
-
-
-def _content_backward(saved, cotangent):
-  keys, memory, strengths, similarity, weights = saved
-  mean = (weights * cotangent).sum(-1, keepdims=True)
-  of_logits = weights * (cotangent - mean)
-  key_norms, slot_norms = _norms(keys)[..., None], _norms(memory)[..., None, :]
-  # Of the products of keys and slots, then of the norms they are divided by.
-  of_products = (
-    strengths[..., None] * of_logits / (key_norms * slot_norms + _EPSILON)
-  )
-  shrinking = of_products * similarity
-  of_key_norms = (shrinking * slot_norms).sum(-1)[..., None] / key_norms
-  of_slot_norms = (shrinking * key_norms).sum(-2) / slot_norms[..., 0, :]
-  return (
-    jnp.einsum('...rn,...nw->...rw', of_products, memory) - of_key_norms * keys,
-    jnp.einsum('...rn,...rw->...nw', of_products, keys)
-    - of_slot_norms[..., None] * memory,
-    (of_logits * similarity).sum(-1),
-  )
-
-
-content_weights.defvjp(_content_forward, _content_backward)
+@derivatives.with_backward(gradients.softmax, lambda weights, *_: (weights,))
+def _softmax(logits: Array) -> Array:
+  return derivatives.keep(jax.nn.softmax(logits, axis=-1))
 
 
 def interpolate(gate: Array, new: Array, old: Array) -> Array:

@@ -7,10 +7,12 @@ for N slots, or `[..., H, N]` for H write heads and `[..., R, N]` for R read
 heads. Only the link is N x N.
 """
 
+import functools
+
 import jax
 import jax.numpy as jnp
 
-from gtmm_jax.memory import gradients
+from gtmm_jax.memory import addressing, derivatives, gradients
 
 Array = jax.Array
 
@@ -42,7 +44,26 @@ def update_usage(
   usage = usage_tm1
   for head in range(write_weights_tm1.shape[-2]):
     usage = usage + (1.0 - usage) * write_weights_tm1[..., head, :]
-  return gradients.free_slots(usage, free_gates, read_weights_tm1)
+  return free_slots(usage, free_gates, read_weights_tm1)
+
+
+@derivatives.with_backward(gradients.free_slots)
+def free_slots(usage: Array, free_gates: Array, read_weights: Array) -> Array:
+  """Usage after reads freed some slots: usage prod_r (1 - f_r w_r).
+
+  Args:
+    usage: in [0, 1], [..., N].
+    free_gates: f in [0, 1], [..., R].
+    read_weights: [..., R, N].
+
+  Returns:
+    Usage [..., N].
+  """
+  for head in range(read_weights.shape[-2]):
+    usage = usage * (
+      1.0 - free_gates[..., head, None] * read_weights[..., head, :]
+    )
+  return usage
 
 
 def allocation_weights(usage: Array) -> Array:
@@ -58,7 +79,38 @@ def allocation_weights(usage: Array) -> Array:
   Returns:
     Weights [..., N] in [0, 1] whose sum is at most one.
   """
-  return gradients.allocate(_LEAST_USAGE + (1.0 - _LEAST_USAGE) * usage)
+  usage = _LEAST_USAGE + (1.0 - _LEAST_USAGE) * usage
+  # 1 - u is what is sorted: usages closer than its resolution are ties.
+  order = jnp.argsort(jax.lax.stop_gradient(usage) - 1.0, axis=-1, stable=True)
+  order = derivatives.keep(order)
+  return allocate(usage, order, _rank(order))
+
+
+@functools.partial(jnp.vectorize, signature='(n)->(n)')
+def _rank(order: Array) -> Array:
+  """The inverse permutation; on a CPU a second sort takes ten times as long."""
+  slots = jnp.arange(order.shape[-1], dtype=order.dtype)
+  return jnp.zeros_like(order).at[order].set(slots)
+
+
+@derivatives.with_backward(gradients.allocate)
+def allocate(usage: Array, order: Array, rank: Array) -> Array:
+  """Weights on the freest slots, in a given order.
+
+  Args:
+    usage: above 0, [..., N].
+    order: the slots from the freest on, int [..., N].
+    rank: the place of each slot in that order, int [..., N].
+
+  Returns:
+    Weights [..., N].
+  """
+  ordered = jnp.take_along_axis(usage, order, axis=-1)
+  one = jnp.ones_like(ordered[..., :1])
+  freer = jnp.cumprod(
+    jnp.concatenate([one, ordered[..., :-1]], axis=-1), axis=-1
+  )
+  return jnp.take_along_axis((1.0 - ordered) * freer, rank, axis=-1)
 
 
 def write_allocation_weights(usage: Array, write_gates: Array) -> Array:
@@ -84,6 +136,7 @@ def write_allocation_weights(usage: Array, write_gates: Array) -> Array:
   return jnp.stack(weights, axis=-2)
 
 
+@derivatives.with_backward(gradients.update_link)
 def update_link(
   link_tm1: Array, write_weights: Array, precedence_tm1: Array
 ) -> Array:
@@ -100,7 +153,10 @@ def update_link(
   Returns:
     Link [..., H, N, N] in [0, 1]; rows and columns sum to at most one.
   """
-  return gradients.link_slots(link_tm1, write_weights, precedence_tm1)
+  to, since = write_weights[..., :, None], write_weights[..., None, :]
+  link = (1.0 - to - since) * link_tm1 + to * precedence_tm1[..., None, :]
+  diagonal = jnp.eye(link.shape[-1], dtype=bool)
+  return jnp.where(addressing.aligned(diagonal, link), 0.0, link)
 
 
 def update_precedence(precedence_tm1: Array, write_weights: Array) -> Array:
@@ -119,6 +175,7 @@ def update_precedence(precedence_tm1: Array, write_weights: Array) -> Array:
   return (1.0 - written) * precedence_tm1 + write_weights
 
 
+@derivatives.with_backward(gradients.follow_links)
 def follow_links(link: Array, read_weights_tm1: Array) -> tuple[Array, Array]:
   """Weights on what was written after, and before, what was read last.
 
@@ -129,7 +186,9 @@ def follow_links(link: Array, read_weights_tm1: Array) -> tuple[Array, Array]:
   Returns:
     Forward weights L w and backward weights L^T w, each [..., R, H, N].
   """
-  return gradients.follow_links(link, read_weights_tm1)
+  forward = jnp.einsum('...hij,...rj->...rhi', link, read_weights_tm1)
+  backward = jnp.einsum('...hij,...ri->...rhj', link, read_weights_tm1)
+  return derivatives.keep((forward, backward))
 
 
 def decayed_usage(

@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 from flax import linen as nn
 
-from gtmm_jax.memory import addressing, core, gradients, products
+from gtmm_jax.memory import addressing, core, derivatives, products
 from gtmm_jax.memory.lstm import LSTM
 
 Array = jax.Array
@@ -37,13 +37,13 @@ class Asked(NamedTuple):
 
   Attributes:
     read_keys: [..., R, W].
-    write_vectors: [..., H, W].
+    write_vectors: [..., H, W]; None where there are no write heads.
     tag: to be carried to the next step, [..., W - Z]; None without latents.
     parts: name -> [..., *shape], not yet activated.
   """
 
   read_keys: Array
-  write_vectors: Array
+  write_vectors: Array | None
   tag: Array | None
   parts: dict[str, Array]
 
@@ -90,19 +90,12 @@ class Interface(nn.Module):
       read_keys, tag = self._question(h, latent)
       return Asked(read_keys, write_vectors, tag, linear(h, self.parts))
     size = self.word_size
-    raw = linear(
-      h,
-      {
-        'read_keys': Part((self.read_heads, size)),
-        'write_vectors': Part((self.write_heads, size)),
-        **self.parts,
-      },
-    )
-    read_keys, write_vectors = (
-      activate(raw.pop(name), self.activation)
-      for name in ('read_keys', 'write_vectors')
-    )
-    return Asked(read_keys, write_vectors, tag_tm1, raw)
+    words = {'read_keys': Part((self.read_heads, size))}
+    if self.write_heads:
+      words['write_vectors'] = Part((self.write_heads, size))
+    raw = linear(h, {**words, **self.parts})
+    asked = {name: activate(raw.pop(name), self.activation) for name in words}
+    return Asked(asked['read_keys'], asked.get('write_vectors'), tag_tm1, raw)
 
   def _question(self, h: Array, latent: Array) -> tuple[Array, Array]:
     """Read keys [..., R, W] and tag [..., W - Z]."""
@@ -207,7 +200,7 @@ def advance(
     jnp.concatenate([inputs, core.beside_one_another(carry.reads)], axis=-1),
   )
   asked, tag = ask(h, inputs, carry.tag)
-  state = gradients.sparing(access)(carry, asked)
+  state = derivatives.sparing(access)(carry, asked)
   context = jnp.concatenate([core.beside_one_another(state.reads), h], axis=-1)
   state = state._replace(controller=controller, tag=tag, calls=carry.calls + 1)
   return state, context

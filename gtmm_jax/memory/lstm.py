@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 from flax import linen as nn
 
-from gtmm_jax.memory import addressing, core, products
+from gtmm_jax.memory import addressing, core, derivatives, products
 
 Array = jax.Array
 
@@ -67,7 +67,7 @@ class LSTM(nn.RNNCellBase):
     gates = products.product(fused, kernel.astype(fused.dtype))
     bias = addressing.aligned(bias.astype(fused.dtype), gates)
     # Going back, the gates are opened again: they are kept in one array then.
-    state = jax.checkpoint(_open, prevent_cse=False)(gates + bias, carry.cell)
+    state = derivatives.sparing(_open)(gates + bias, carry.cell)
     return state, state.hidden
 
   @nn.nowrap

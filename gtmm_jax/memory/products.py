@@ -3,21 +3,33 @@
 Going back through `jax.lax.scan`, the gradient of every weight is a product of
 few rows, added to an array as large as the weight at each time step. `scan`
 keeps the two factors of all steps instead and multiplies them once, after it.
+Both are for `derivatives.written_out`; else all is plain JAX.
 """
 
 import contextlib
 import contextvars
+import itertools
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
+import jax.extend
 import jax.numpy as jnp
+
+from gtmm_jax.memory import derivatives, gradients
 
 Array = jax.Array
 Tree = Any
 
-# What multiplies while a step is traced, if not `product` itself.
-_multiplier: contextvars.ContextVar[Callable[[Array, Array], Array] | None] = (
+
+class _Multiplier(NamedTuple):
+  """What multiplies in a step of `scan`, and where: in no trace within."""
+
+  multiply: Callable[[Array, Array], Array]
+  trace: Any
+
+
+_multiplier: contextvars.ContextVar[_Multiplier | None] = (
   contextvars.ContextVar('multiplier', default=None)
 )
 
@@ -25,9 +37,17 @@ _multiplier: contextvars.ContextVar[Callable[[Array, Array], Array] | None] = (
 def product(x: Array, kernel: Array) -> Array:
   """x @ kernel: [..., I] and [I, O] -> [..., O]."""
   multiplier = _multiplier.get()
-  if multiplier is None:
-    return _transposed_once(x, kernel)
-  return multiplier(x, kernel)
+  if (
+    multiplier and multiplier.trace == jax.extend.core.get_opaque_trace_state()
+  ):
+    return multiplier.multiply(x, kernel)
+  return _product(x, kernel)
+
+
+# Going back over time, the transposed kernel is made once, not at each step.
+@derivatives.with_backward(gradients.product, lambda _, x, kernel: (kernel.T,))
+def _product(x: Array, kernel: Array) -> Array:
+  return x @ kernel
 
 
 def dot_general(x: Array, kernel: Array, *_: Any, **__: Any) -> Array:
@@ -43,44 +63,48 @@ def scan(
 ) -> tuple[Tree, Tree]:
   """`jax.lax.scan` of a step with weights, differentiated faster.
 
+  Faster within `derivatives.written_out` alone, and by what the step gives to
+  `product` itself: a product inside of `jit`, `vmap`, `cond`, another scan or a
+  `jax.checkpoint`, or with a kernel that is made of more than the weights, is
+  differentiated as `jax.lax.scan` does it.
+
   Args:
-    step: (weights, carry, inputs of one step) -> (carry, outputs of it). The
-      kernels that it gives to `product` are functions of the weights alone, and
-      no `jax.checkpoint` may hide the call. It may not close over what is
-      differentiated.
+    step: (weights, carry, inputs of one step) -> (carry, outputs of it).
     weights: the same at every step.
     carry: before the first step.
     inputs: leaves [T, ...].
 
   Returns:
-    The carry after the last step, and the outputs, leaves [T, ...]; there is
-    no forward-mode derivative.
+    The carry after the last step, and the outputs, leaves [T, ...].
+
+  Raises:
+    ValueError: if, written out, the step closes over what is differentiated.
   """
-  return _scan(step, weights, carry, inputs)
+  has_steps = any(map(len, jax.tree.leaves(inputs)))
+  if not has_steps or not derivatives.are_written_out(weights, carry, inputs):
+    return _plain(step, weights, carry, inputs)
+  try:
+    return _scan(step, weights, carry, inputs)
+  except Exception as error:
+    is_leak = isinstance(error, jax.errors.UnexpectedTracerError)
+    if not is_leak and 'closed-over value' not in str(error):
+      raise
+    raise ValueError(
+      'The step of products.scan may not close over what is differentiated; '
+      'give it to the scan in its weights, carry or inputs.'
+    ) from error
 
 
-@jax.custom_vjp
-def _transposed_once(x: Array, kernel: Array) -> Array:
-  """Going back over time, the transposed kernel is made once, not each step."""
-  return x @ kernel
-
-
-def _product_forward(x, kernel):
-  return x @ kernel, (x, kernel.T)
-
-
-def _product_backward(saved, cotangent):
-  x, transposed = saved
-  rows, back = (each.reshape(-1, each.shape[-1]) for each in (x, cotangent))
-  return cotangent @ transposed, rows.T @ back
-
-
-_transposed_once.defvjp(_product_forward, _product_backward)
+def _plain(step, weights, carry, inputs):
+  return jax.lax.scan(
+    lambda carry, each: step(weights, carry, each), carry, inputs
+  )
 
 
 @contextlib.contextmanager
 def _multiplying(by: Callable[[Array, Array], Array]) -> Iterator[None]:
-  token = _multiplier.set(by)
+  here = jax.extend.core.get_opaque_trace_state()
+  token = _multiplier.set(_Multiplier(by, here))
   try:
     yield
   finally:
@@ -100,48 +124,91 @@ def _tapped_forward(x, kernel, tap):
 
 
 def _tapped_backward(transposed, cotangent):
-  none = jnp.zeros(transposed.shape[::-1], transposed.dtype)
-  return cotangent @ transposed, none, cotangent
+  return cotangent @ transposed, None, cotangent
 
 
 _tapped.defvjp(_tapped_forward, _tapped_backward)
 
 
-def _plain(step, weights, carry, inputs):
-  return jax.lax.scan(
-    lambda carry, each: step(weights, carry, each), carry, inputs
+class _Products(NamedTuple):
+  """The products of a step, in the order in which it makes them.
+
+  Attributes:
+    are_of_weights: whether the kernel of each is made of the weights alone.
+    shapes: of what those make whose kernels are.
+    kernels: from weights to their kernels.
+  """
+
+  are_of_weights: list[bool]
+  shapes: list[jax.ShapeDtypeStruct]
+  kernels: Callable[[Tree], list[Array]]
+
+
+def _products(step, weights, carry, inputs) -> _Products:
+  """Looks at the products of a step."""
+
+  def kernels_and_products(weights, *rest):
+    kernels, made = [], []
+
+    def note(x, kernel):
+      kernels.append(kernel)
+      made.append(x @ kernel)
+      return made[-1]
+
+    with _multiplying(note):
+      step(weights, *rest)
+    return kernels, made
+
+  rest = carry, jax.tree.map(lambda leaf: leaf[0], inputs)
+  jaxpr, (_, made) = jax.make_jaxpr(kernels_and_products, return_shape=True)(
+    weights, *rest
   )
+  count = len(jax.tree.leaves(weights))
+  reached = _reached(jaxpr.jaxpr, jaxpr.jaxpr.invars[count:])
+  own = [not is_reached for is_reached in reached[: len(made)]]
+
+  def chosen(all_products):
+    return list(itertools.compress(all_products, own))
+
+  def kernels(weights):
+    leaves = jax.tree.leaves((weights, *rest))
+    return chosen(jax.extend.core.jaxpr_as_fun(jaxpr)(*leaves)[: len(made)])
+
+  return _Products(own, chosen(made), kernels)
+
+
+def _reached(jaxpr: Any, begin: list[Any]) -> list[bool]:
+  """Which results of a jaxpr depend on some of its inputs."""
+  reached = set(begin)
+
+  def is_reached(variable):
+    is_literal = isinstance(variable, jax.extend.core.Literal)
+    return not is_literal and variable in reached
+
+  for equation in jaxpr.eqns:
+    if any(map(is_reached, equation.invars)):
+      reached.update(equation.outvars)
+  return list(map(is_reached, jaxpr.outvars))
 
 
 def _scan_forward(step, weights, carry, inputs):
-  shapes = []
-
-  def kernels_of(weights):
-    """The kernels of all products of a step; notes the shapes of these."""
-    kernels = []
-
-    def note(x, kernel):
-      made = x @ kernel
-      kernels.append(kernel)
-      shapes.append(jax.ShapeDtypeStruct(made.shape, made.dtype))
-      return made
-
-    with _multiplying(note):
-      step(weights, carry, jax.tree.map(lambda leaf: leaf[0], inputs))
-    return kernels
-
-  _, to_weights = jax.vjp(kernels_of, weights)
-  length = jax.tree.leaves(inputs)[0].shape[0]
-  taps = [jnp.zeros((length, *each.shape), each.dtype) for each in shapes]
+  products = _products(step, weights, carry, inputs)
+  # To what follows they are constants, but not to second derivatives.
+  kernels, to_weights = jax.vjp(products.kernels, weights)
+  length = len(jax.tree.leaves(inputs)[0])
+  taps = [jnp.zeros((length, *x.shape), x.dtype) for x in products.shapes]
 
   def tapped_scan(weights, taps, carry, inputs):
     def tapped_step(carry, each):
       own, taps_t = each
-      factors, waiting = [], iter(taps_t)
+      factors, are_of_weights = [], iter(products.are_of_weights)
+      waiting = zip(kernels, taps_t, strict=True)
 
       def multiply(x, kernel):
+        if not next(are_of_weights):
+          return _product(x, kernel)
         factors.append(x)
-        return _tapped(x, jax.lax.stop_gradient(kernel), next(waiting))
+        return _tapped(x, *next(waiting))
 
       with _multiplying(multiply):
         carry, made = step(weights, carry, own)
@@ -174,4 +241,4 @@ def _scan_backward(step, saved, cotangents):
 
 
 _scan = jax.custom_vjp(_plain, nondiff_argnums=(0,))
-_scan.defvjp(_scan_forward, _scan_backward)
+_scan.defvjp(derivatives.written_out()(_scan_forward), _scan_backward)

@@ -10,7 +10,7 @@ from typing import Literal, NamedTuple
 import jax
 import jax.numpy as jnp
 
-from gtmm_jax.memory import addressing
+from gtmm_jax.memory import addressing, derivatives, gradients
 
 Array = jax.Array
 Nearest = Literal['exact', 'approximate']
@@ -167,36 +167,31 @@ def rows(memory: Array, index: Array) -> Array:
   """Rows of [..., N, W] at indices [..., *I] -> [..., *I, W]."""
   batch = memory.shape[:-2]
   shape = index.shape[len(batch) :]
-  flat = index.reshape(*batch, math.prod(shape), 1)
-  found = jnp.take_along_axis(memory, flat, axis=-2)
+  flat = index.reshape(*batch, math.prod(shape))
+  found = jnp.take_along_axis(memory, flat[..., None], axis=-2)
   return found.reshape(*index.shape, memory.shape[-1])
 
 
-@jax.custom_vjp
 def by_slot(by_age: Array, stored: Array) -> Array:
   """What is said of ages 0, 1, ..., as said of slots; [..., R, N] both.
 
-  Slot n holds what is (stored - 1 - n) mod N steps old. The map is its own
-  inverse, so that its gradient need not be added up. It is written out for
-  reverse mode alone.
+  Slot n holds what is (stored - 1 - n) mod N steps old.
   """
   slots, stored = by_age.shape[-1], stored[..., None]
   age = (stored - 1 - addressing.counting(slots, stored)) % slots
-  return jnp.take_along_axis(by_age, age[..., None, :], axis=-1)
+  return _turned(by_age, age[..., None, :])
 
 
-by_slot.defvjp(
-  lambda by_age, stored: (by_slot(by_age, stored), stored),
-  lambda stored, cotangent: (by_slot(cotangent, stored), None),
-)
+@derivatives.with_backward(gradients.by_slot)
+def _turned(by_age: Array, age: Array) -> Array:
+  return jnp.take_along_axis(by_age, age, axis=-1)
 
 
 def _scatter(weights: Array, index: Array, slots: int) -> Array:
   """Weights [..., R, A, k] of chosen slots as weights of all, [..., R, N]."""
-  *heads, addressings, count = weights.shape
-  weights, index = (
-    x.reshape(math.prod(heads), addressings * count) for x in (weights, index)
-  )
-  head = jnp.arange(weights.shape[0])[:, None]
-  none = jnp.zeros((weights.shape[0], slots), weights.dtype)
-  return none.at[head, index].add(weights).reshape(*heads, slots)
+
+  def scatter(weights, index):
+    none = jnp.zeros(slots, weights.dtype)
+    return none.at[index.reshape(-1)].add(weights.reshape(-1))
+
+  return jnp.vectorize(scatter, signature='(a,k),(a,k)->(n)')(weights, index)
