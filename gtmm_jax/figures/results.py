@@ -209,7 +209,8 @@ def _draw_training(
     low, high = limits(drawn, settled=0.1, from_zero=name.startswith('kl'))
     if floor is not None:
       axes.axhline(floor, zorder=1, **_FLOOR)
-      low = min(low, floor - (high - floor) / 20)
+      room = (high - floor) / 20
+      low, high = min(low, floor - room), high + room
     axes.set_ylim(low, high)
   return drawn
 
