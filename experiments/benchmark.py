@@ -20,6 +20,11 @@ from typing import Any
 # Its parts lie beside it, however it is started.
 sys.path.insert(0, str(pathlib.Path(__file__).parent))
 
+import signals
+
+if __name__ == '__main__':
+  signals.watch('rows that were measured are in --json, if given')
+
 import benchmark_comparison
 import benchmark_flags
 import command
@@ -63,21 +68,18 @@ def main(_: list[str]) -> None:
   except ValueError as error:
     command.fail(error)
   console = command.console()
-  try:
-    if FLAGS.parameters:
-      _count(path, console)
-      return
-    if FLAGS.memory:
-      _estimate(counts[-1], path, console)
-      return
-    if FLAGS.cores:
-      content = _time_cores(sizes, path, console)
-    else:
-      content = _time_steps(counts, path, console)
-    if before is not None:
-      _compare(before, content, console)
-  except KeyboardInterrupt:
-    sys.exit(130)
+  if FLAGS.parameters:
+    _count(path, console)
+    return
+  if FLAGS.memory:
+    _estimate(counts[-1], path, console)
+    return
+  if FLAGS.cores:
+    content = _time_cores(sizes, path, console)
+  else:
+    content = _time_steps(counts, path, console)
+  if before is not None:
+    _compare(before, content, console)
 
 
 def _write(path: pathlib.Path | None, content: dict[str, Any]) -> None:

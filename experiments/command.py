@@ -1,6 +1,8 @@
 """What every program here does with its command line; no jax."""
 
+import contextlib
 import math
+import os
 import pathlib
 import re
 import subprocess
@@ -10,6 +12,7 @@ from collections.abc import Mapping
 from typing import Any, NoReturn
 
 import children
+import signals
 from absl import flags, logging
 from rich.console import Console
 
@@ -45,7 +48,8 @@ def fail(message: str | Exception) -> NoReturn:
 def complain(message: str | Exception) -> None:
   """Prints one line on standard error."""
   program = pathlib.Path(sys.argv[0]).name
-  print(f'{program}: {" ".join(str(message).split())}', file=sys.stderr)
+  with contextlib.suppress(BrokenPipeError):
+    print(f'{program}: {" ".join(str(message).split())}', file=sys.stderr)
 
 
 def import_jax() -> None:
@@ -251,6 +255,15 @@ def define_computing_flags() -> None:
   )
 
 
+class _Console(Console):
+  """A console that ends the program, once it can, where nobody reads it."""
+
+  def on_broken_pipe(self) -> None:
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    if not signals.receive_broken_pipe():
+      super().on_broken_pipe()
+
+
 def console() -> Console:
   """Where programs print: what is printed is text, brackets and all."""
-  return Console(markup=False, emoji=False, highlight=False, soft_wrap=True)
+  return _Console(markup=False, emoji=False, highlight=False, soft_wrap=True)

@@ -79,13 +79,9 @@ def require(workdir: pathlib.Path, steps: int, new: dict[str, Any]) -> None:
     may_differ(new['settings']['device_megabytes'] is not None),
     jax_settings.remedies(was),
   )
-  lines = records.read_metrics(workdir)
-  if lines and lines[-1]['step'] > steps:
-    raise ValueError(
-      f'{workdir} has been trained for {lines[-1]["step"]} steps already, more '
-      f'than --steps={steps}; ask for at least as many, or name another '
-      f'--workdir.'
-    )
+  reported = [line['step'] for line in records.read_metrics(workdir)]
+  if reported and max(reported) > steps:
+    raise ValueError(_trained_further(workdir, max(reported), steps))
 
 
 def is_evaluated(workdir: pathlib.Path, steps: int, episodes: int) -> bool:
@@ -110,25 +106,41 @@ def is_evaluated(workdir: pathlib.Path, steps: int, episodes: int) -> bool:
   )
 
 
-def require_checkpoint(workdir: pathlib.Path) -> None:
-  """Checks that a run which is not complete does not begin anew.
+def _trained_further(workdir: pathlib.Path, step: int, steps: int) -> str:
+  return (
+    f'{workdir} has been trained for {step} steps already, more than '
+    f'--steps={steps}; ask for at least as many, or name another --workdir.'
+  )
+
+
+def require_checkpoint(workdir: pathlib.Path, steps: int) -> None:
+  """Checks that a run which is not complete goes on, and does not begin anew.
+
+  Args:
+    workdir: the folder.
+    steps: that are asked for.
 
   Raises:
-    CannotGoOn: if there are records, and nothing to go on from.
+    CannotGoOn: if there are records, and nothing to go on from; or if more
+      steps were trained than are asked for.
   """
   lines = records.read_metrics(workdir)
   evaluation = records.read_evaluation(workdir)
-  kept = (workdir / 'checkpoints').glob('[0-9]*')
+  kept = [
+    int(path.name)
+    for path in (workdir / 'checkpoints').glob('[0-9]*')
+    if path.name.isdigit()
+  ]
   # Of a run that was cut short, the first checkpoint may be missing, and is
   # always there before the third line.
-  if (evaluation or len(lines) > 2) and not any(
-    path.name.isdigit() for path in kept
-  ):
+  if (evaluation or len(lines) > 2) and not kept:
     step = (evaluation or lines[-1])['step']
     raise CannotGoOn(
       f'{workdir} has records of {step} steps and no checkpoint to go on from; '
       f'name another --workdir to keep them.'
     )
+  if kept and max(kept) > steps:
+    raise CannotGoOn(_trained_further(workdir, max(kept), steps))
 
 
 def is_taken(workdir: pathlib.Path) -> bool:

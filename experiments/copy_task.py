@@ -19,6 +19,11 @@ from typing import Any
 # Its parts lie beside it, however it is started.
 sys.path.insert(0, str(pathlib.Path(__file__).parent))
 
+import signals
+
+if __name__ == '__main__':
+  signals.watch('what was not finished is lost; the same command begins anew')
+
 import command
 import continuation
 import jax_settings
@@ -43,10 +48,7 @@ _NUMBERS = {
   'steps': (2000, 'Updates.'),
   'batch_size': (32, 'Sequences in a batch.'),
   'slots': (32, 'Slots of the memory, N; the LSTM has none.'),
-  'word_size': (
-    16,
-    'Words of a slot, W; the introspection network stores its inputs.',
-  ),
+  'word_size': (16, 'Words of a slot, W; introspective stores its inputs.'),
   'controller_size': (100, 'Units of the LSTM that every core has.'),
   'report_every': (100, 'Updates between two lines of metrics.jsonl.'),
   'evaluation_episodes': (200, 'Fresh sequences of each length at the end.'),
@@ -94,8 +96,6 @@ def main(_: list[str]) -> None:
       _run(problems, settings, workdir, command.console())
   except (continuation.CannotGoOn, OSError) as error:
     command.fail(error)
-  except KeyboardInterrupt:
-    sys.exit(130)
 
 
 def _settings() -> dict[str, Any]:

@@ -19,12 +19,14 @@ class Programs(NamedTuple):
     start: images on the devices -> fresh state of all replicas.
     advance: (state, images on the devices, count) -> the state after so many
       steps; the memory of the one before is used again.
+    reset: state -> the state with all sums of metrics at zero; likewise.
   """
 
   own: jax.Array
   initialise: Callable[[jax.Array, Any], train.TrainState]
   start: Callable[[Any], train.TrainState]
   advance: Callable[[train.TrainState, Any, int], train.TrainState]
+  reset: Callable[[train.TrainState], train.TrainState]
 
 
 def make(prepared: Prepared) -> Programs:
@@ -40,9 +42,13 @@ def make(prepared: Prepared) -> Programs:
   repeated = replicas.repeat(
     layout, functools.partial(train.train_step, problem, optimizer)
   )
+  reset = replicas.lift(
+    layout, lambda state, *_: train.reset_totals(state), donate=True
+  )
   return Programs(
     own,
     initialise,
     start=lambda images: fresh(own, own, images, 0),
     advance=lambda state, images, count: repeated(state, own, images, count),
+    reset=lambda state: reset(state, own, own, 0),
   )

@@ -15,6 +15,11 @@ from typing import Any
 # Its parts lie beside it, however it is started.
 sys.path.insert(0, str(pathlib.Path(__file__).parent))
 
+import signals
+
+if __name__ == '__main__':
+  signals.watch('nothing was trained yet')
+
 import command
 import compilation_cache
 from absl import app, flags
@@ -132,21 +137,25 @@ def main(_: list[str]) -> None:
   command.import_jax()
   import jax
   import session
+  import training
   from continuation import CannotGoOn
 
   from gtmm_jax.checkpoints import CheckpointMismatch
   from gtmm_jax.tasks.dataset import DataError
 
   compilation_cache.use(FLAGS.compilation_cache)
-  told = CannotGoOn, CheckpointMismatch, DataError, session.NoReplicaLeft
+  told = CannotGoOn, CheckpointMismatch, DataError, training.NoReplicaLeft
   try:
     session.run(_prepare())
   except told as error:
     command.fail(error)
   except OSError as error:
+    what = str(error)
+    if error.filename and error.strerror:
+      what = f'{error.filename}: {error.strerror}'
     command.fail(
-      f'{error}. What was written before is kept: the same command goes on '
-      f'from the last checkpoint.'
+      f'{what}. What was written before is kept: the same command goes on from '
+      f'the last checkpoint.'
     )
   except jax.errors.JaxRuntimeError as error:
     if 'RESOURCE_EXHAUSTED' not in str(error):
@@ -157,9 +166,8 @@ def main(_: list[str]) -> None:
       f'--recompute=everything, or name another --workdir and take fewer '
       f'--replicas or a smaller --batch_size.'
     )
-  except KeyboardInterrupt:
-    print('\nInterrupted. The same command goes on from the last report.')
-    sys.exit(130)
+  except signals.Stopped as stopped:
+    signals.leave(stopped)
 
 
 def request(values: flags.FlagValues) -> Any:

@@ -3,8 +3,7 @@ r"""Draws a sheet of a task's episodes; nothing is trained.
   python experiments/show_task.py --task=navigation
 
 Each row is an episode, predictable frames are underlined, and what stands below
-a frame tells how it came about. What is not given comes from the preset. The
-sheet is written as PNG and as PDF.
+a frame tells how it came about. What is not given comes from the preset.
 """
 
 import dataclasses
@@ -18,6 +17,11 @@ from typing import Any
 
 # Its parts lie beside it, however it is started.
 sys.path.insert(0, str(pathlib.Path(__file__).parent))
+
+import signals
+
+if __name__ == '__main__':
+  signals.watch('nothing was drawn')
 
 import captions
 import command
@@ -131,8 +135,6 @@ def main(_: list[str]) -> None:
     paths = pictures.attempt(lambda: draw(sheet), sheet.stem, _NOTHING)
   except (ValueError, OSError) as error:
     command.fail(error)
-  except KeyboardInterrupt:
-    sys.exit(130)
   if not paths:
     sys.exit(2)
   console = command.console()

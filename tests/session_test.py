@@ -23,11 +23,14 @@ import command
 import conclude
 import continuation
 import drawing
+import held_out
 import jax_settings
 import own_episodes
 import preparation
 import program_flags
 import session
+import signals
+import training
 
 from gtmm_jax import checkpoints, classifier, presets, records, train
 from gtmm_jax.tasks import images, rooms
@@ -228,6 +231,14 @@ def test_an_interrupted_run_goes_on_to_the_same_records(
 
   for moment in moments:
     interrupted(moment)
+  # A signal, which is asked for after each portion; the first is of one step.
+  with monkeypatch.context() as patch:
+    patch.setattr(signals, 'received', lambda: 15)
+    with pytest.raises(signals.Stopped, match='saved at step 5 in '):
+      _run(workdir)
+  # Further than a run of fewer steps would go.
+  with pytest.raises(continuation.CannotGoOn, match='for 5 steps already'):
+    continuation.require_checkpoint(workdir, 4)
   with open(workdir / 'metrics.jsonl', 'a') as file:
     file.write('{"step": 6, "seco')
   _run(workdir, steps=6)
@@ -240,7 +251,7 @@ def test_an_interrupted_run_goes_on_to_the_same_records(
   interrupted((drawing.figures, 'draw_results', 1, False))
   assert records.read_evaluation(workdir) == records.read_evaluation(whole)
   assert not list((workdir / 'figures').iterdir())
-  monkeypatch.setattr(conclude.held_out, 'Evaluation', _forbidden)
+  monkeypatch.setattr(held_out.Evaluation, 'at_the_end', _forbidden)
   interrupted((drawing.figures, 'draw_strip', 1, False))
   interrupted((drawing.figures, 'draw_memory', 1, False))
   _run(workdir)
@@ -252,51 +263,85 @@ def test_an_interrupted_run_goes_on_to_the_same_records(
   one, other = (records.read_evaluation(w) for w in (whole, workdir))
   assert one == other
   starts = records.read_config(workdir)['starts']
-  assert len(starts) == 8 and all(start['ended'] for start in starts)
+  assert len(starts) == 9 and all(start['ended'] for start in starts)
 
 
-# The run's own program, that ends itself by force as it writes its third line.
-KILLED = """
-import os, signal, sys
+# The run's own program, that sends itself signals as it writes a line.
+SIGNALLED = """
+import os, signal, sys, time
 sys.path.insert(0, {folder!r})
 from gtmm_jax import records
 append, lines = records.append_metrics, []
-def append_or_die(*args):
+def append_and_send(*args):
   lines.append(args)
-  if len(lines) == 3:
-    os.kill(os.getpid(), signal.SIGKILL)
+  if len(lines) == {line}:
+    for number in {numbers}:
+      os.kill(os.getpid(), number)
+      time.sleep(0.3)
   append(*args)
-records.append_metrics = append_or_die
+records.append_metrics = append_and_send
 import runpy
 runpy.run_path({program!r}, run_name='__main__')
 """
 
 
-def test_a_killed_process_goes_on_to_the_same_records(whole, tmp_path):
-  workdir = tmp_path / 'run'
-  program = KILLED.format(folder=str(RUN.parent), program=str(RUN))
-  result = subprocess.run(
-    [
-      sys.executable,
-      '-c',
-      program,
-      *_command(workdir, evaluate_every=0)[2:],
-    ],
+def _signalled(workdir, line, *numbers):
+  """Runs the program, which gets signals as it writes one of its lines."""
+  program = SIGNALLED.format(
+    folder=str(RUN.parent),
+    program=str(RUN),
+    line=line,
+    numbers=[int(number) for number in numbers],
+  )
+  return subprocess.run(
+    [sys.executable, '-c', program, *_command(workdir, evaluate_every=0)[2:]],
     env={**program_flags.environment(), 'PYTHONPATH': str(ROOT)},
     capture_output=True,
     text=True,
     check=False,
   )
+
+
+def _not_evaluated(whole):
+  """Lines of the run without what held-out episodes came to on the way."""
+  lines = _lines(whole)
+  has = [line.pop('held_out', None) is not None for line in lines]
+  assert has == [False, True] * 2
+  return lines
+
+
+def _reported(workdir):
+  return [line['step'] for line in records.read_metrics(workdir)]
+
+
+def test_a_process_that_is_ended_goes_on_to_the_same_records(whole, tmp_path):
+  workdir = tmp_path / 'run'
+  result = _signalled(workdir, 3, signal.SIGKILL)
   assert result.returncode == -signal.SIGKILL, result.stderr
-  assert [line['step'] for line in records.read_metrics(workdir)] == [2, 4]
+  assert _reported(workdir) == [2, 4]
+  result = _signalled(workdir, 1, signal.SIGTERM)
+  assert result.returncode == 143, result.stderr
+  # The checkpoint of step 4 may have been whole.
+  last = _reported(workdir)[-1]
+  assert last in (4, 6) and result.stderr.count('\n') == 2
+  saved = f'saved at step {last} in {workdir}; the same command goes on'
+  assert saved in result.stderr
   # What is evaluated on the way changes nothing else.
   _run(workdir, evaluate_every=0)
-  expected = _lines(whole)
-  assert [line.pop('held_out', None) is None for line in expected] == [
-    True,
-    False,
-  ] * 2
-  assert _lines(workdir) == expected
+  assert _lines(workdir) == _not_evaluated(whole)
+
+
+@pytest.mark.slow
+def test_a_process_that_is_ended_twice_keeps_its_last_checkpoint(
+  whole, tmp_path
+):
+  workdir = tmp_path / 'run'
+  result = _signalled(workdir, 2, signal.SIGTERM, signal.SIGINT)
+  assert result.returncode == 130, result.stderr
+  assert 'the last whole checkpoint is kept' in result.stderr
+  assert _reported(workdir) == [2]
+  _run(workdir, evaluate_every=0)
+  assert _lines(workdir) == _not_evaluated(whole)
 
 
 def test_the_command_tells_what_it_runs_and_ends_well(whole):
@@ -426,7 +471,7 @@ def test_a_picture_that_cannot_be_drawn_fails_no_run(
   def full(*_, **__):
     raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
-  monkeypatch.setattr(conclude.held_out, 'Evaluation', _forbidden)
+  monkeypatch.setattr(held_out.Evaluation, 'at_the_end', _forbidden)
   monkeypatch.setattr(train, 'train_step', _forbidden)
   with monkeypatch.context() as patch:
     patch.setattr(drawing.figures, 'draw_memory', full)
@@ -799,7 +844,7 @@ def test_a_run_without_a_finite_replica_stops_and_says_so(
   words = rf'no .* at step 1, 1\. .* kept in {tmp_path}.*--learning_rate'
   # Asked for again, or for fewer reports, it stops at once.
   for steps in (8, 8, 1):
-    with pytest.raises(session.NoReplicaLeft, match=f'(?i){words}'):
+    with pytest.raises(training.NoReplicaLeft, match=f'(?i){words}'):
       _run(tmp_path, steps=steps, report_every=4)
     (line,) = records.read_metrics(tmp_path)
     assert (line['step'], line['failed_at']) == (1, [1, 1])
@@ -879,10 +924,10 @@ def test_checkpoints_of_before_there_were_gradient_norms_go_on(
   shutil.copytree(whole, workdir)
   save = checkpoints.save
 
-  def older(manager, step, state):
+  def older(directory, step, state, notes):
     kept = state._asdict()
     assert kept.pop('gradient_norm').shape == (2,)
-    save(manager, step, kept)
+    save(directory, step, kept)
 
   with monkeypatch.context() as patch:
     patch.setattr(checkpoints, 'save', older)
@@ -950,10 +995,10 @@ def test_a_full_disk_is_told_of_and_the_run_goes_on(whole, tmp_path):
     check=False,
   )
   assert result.returncode == 2, result.stderr
-  # Amid what orbax logs of its threads, which end lines when they please.
-  (told,) = re.findall(r'run\.py: (.*)', result.stderr)
-  assert told.startswith('A checkpoint could not be written')
-  assert 'the same command goes on' in told
+  assert result.stderr.count('\n') == 1
+  told = f'run.py: A checkpoint could not be written in {workdir}/checkpoints: '
+  assert result.stderr.startswith(f'{told}File too large.')
+  assert 'the same command goes on' in result.stderr
   # Fewer steps than those of the run, which were not written.
   assert len(records.read_metrics(workdir)) < 4
   _run(workdir)
@@ -969,9 +1014,9 @@ def test_a_full_disk_is_told_of_and_the_run_goes_on(whole, tmp_path):
     ),
     (
       'OSError(28, "No space left on device", "metrics.jsonl")',
-      ['No space left', 'metrics.jsonl', 'the same command goes on'],
+      ['metrics.jsonl: No space left', 'the same command goes on'],
     ),
-    ('session.NoReplicaLeft("no replica")', ['no replica']),
+    ('training.NoReplicaLeft("no replica")', ['no replica']),
     ('dataset.DataError("changed")', ['changed']),
   ],
 )

@@ -93,7 +93,10 @@ def open_directory(
     path,
     # Named here, so that a checkpoint's shapes can be read before its arrays.
     item_handlers=ocp.StandardCheckpointHandler(),
-    options=ocp.CheckpointManagerOptions(max_to_keep=keep),
+    # Of one that was being written when its program ended.
+    options=ocp.CheckpointManagerOptions(
+      max_to_keep=keep, cleanup_tmp_directories=True
+    ),
   )
   return Directory(manager, damaged)
 

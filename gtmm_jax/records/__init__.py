@@ -3,10 +3,12 @@
 `config.json` and `evaluation.json` are replaced as a whole, so that a reader
 finds the old file or the new one, never half of one. `metrics.jsonl` grows by
 a line a report; a crash can tear its last line only, and readers pass over a
-torn last line. Arrays are written as lists, and what is not a finite number
-as null, so every file is JSON to any reader. Nats throughout.
+torn last line. A line that was lost otherwise is made up for by one that says
+`lost` and holds nulls. Arrays are written as lists, and what is not a finite
+number as null, so every file is JSON to any reader. Nats throughout.
 """
 
+from gtmm_jax.records import history
 from gtmm_jax.records.summary import (
   MeanAndError,
   by_replica,
@@ -34,6 +36,7 @@ __all__ = [
   'by_replica',
   'drop_metrics_after',
   'failed_replicas',
+  'history',
   'pool',
   'read_config',
   'read_evaluation',

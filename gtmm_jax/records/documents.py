@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import math
 import os
 import secrets
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -87,7 +88,7 @@ def replace(path: Path, data: bytes) -> None:
   path.parent.mkdir(parents=True, exist_ok=True)
   temporary = path.with_name(f'.{path.name}.{secrets.token_hex(8)}')
   try:
-    with open(temporary, 'wb') as file:
+    with naming(path), open(temporary, 'wb') as file:
       file.write(data)
       file.flush()
       os.fsync(file.fileno())
@@ -95,3 +96,14 @@ def replace(path: Path, data: bytes) -> None:
   except BaseException:
     temporary.unlink(missing_ok=True)
     raise
+
+
+@contextlib.contextmanager
+def naming(path: Path) -> Iterator[None]:
+  """Names the file in an error of the system; one of writing names none."""
+  try:
+    yield
+  except OSError as error:
+    if error.errno is None:
+      raise
+    raise OSError(error.errno, error.strerror, str(path)) from error

@@ -110,7 +110,7 @@ def append_metrics(workdir: _Workdir, line: Mapping[str, Any]) -> None:
   path.parent.mkdir(parents=True, exist_ok=True)
   if not _ends_whole(path):
     drop_metrics_after(workdir, math.inf)
-  with open(path, 'ab') as file:
+  with documents.naming(path), open(path, 'ab') as file:
     file.write(text)
     file.flush()
     os.fsync(file.fileno())
