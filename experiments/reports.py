@@ -60,7 +60,9 @@ class Reports:
     settings = self._prepared.settings
     speed = self._steps / self._spent if self._steps else None
     line = _line(settings, state, speed)
-    if _is_evaluated(settings, step):
+    # Of replicas that all failed there is nothing to tell.
+    is_one_left = None in list(line['failed_at'])
+    if is_one_left and _is_evaluated(settings, step):
       images.make_room()
       line['held_out'] = self._evaluation.on_the_way(state)
     line = {'step': step, 'seconds': self._seconds(), **line}
