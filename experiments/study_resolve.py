@@ -113,7 +113,7 @@ def _resolve(request: Any, load: Callable[..., Any]) -> dict[str, Any]:
   settings, workdir = prepared.settings, prepared.workdir
   is_complete = conclude.is_complete(workdir, settings)
   if not is_complete:
-    continuation.require_checkpoint(workdir)
+    continuation.require_checkpoint(workdir, settings.steps)
   return {
     'config': records.documents.as_json(prepared.config, name_it=True),
     'steps': settings.steps,
