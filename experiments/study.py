@@ -65,8 +65,8 @@ def define_flags() -> None:
   flags.DEFINE_string(
     'output',
     None,
-    'The table, OUTPUT.json and OUTPUT.md, and the figures, OUTPUT-TASK.png '
-    'and OUTPUT-TASK.pdf. Default: FOLDER/table.',
+    'The table, OUTPUT.json and OUTPUT.md, and the figures, OUTPUT.png (all '
+    'cells as dots) and OUTPUT-TASK.png, PDFs beside. Default: FOLDER/table.',
   )
   for name in _GIVEN:
     flags.DEFINE_string(name, None, 'Given to each run whose cell has no own.')

@@ -121,7 +121,7 @@ def draw(
   workdirs: Mapping[str, Sequence[pathlib.Path]],
   stem: pathlib.Path,
 ) -> list[pathlib.Path]:
-  """Draws all ratios as dots, and results of each task with several rows.
+  """Draws ratios as dots, and results of each task, where it has several rows.
 
   Args:
     rows: as `write` has them.
@@ -140,7 +140,10 @@ def draw(
       row['settings']['model'],
     )
     by_task.setdefault(row['settings']['task'], []).append(run)
-  paths = pictures.attempt(lambda: draw_dots(rows, 'ratio', stem), stem)
+  paths = []
+  several = any(len(runs) > 1 for runs in by_task.values())
+  if several and any(row['summary']['ratio'] for row in rows.values()):
+    paths += pictures.attempt(lambda: draw_dots(rows, 'ratio', stem), stem)
   for task, runs in by_task.items():
     if len(runs) > 1:
       own = stem.with_name(f'{stem.name}-{task}')

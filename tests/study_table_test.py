@@ -91,7 +91,7 @@ def _write(workdir, seed, bounds, failed_at, steps=(1, 2)):
   )
 
 
-def test_replicas_of_all_seeds_are_pooled(tmp_path):
+def test_replicas_of_all_seeds_are_pooled(tmp_path, capsys):
   folders = [tmp_path / 'one', tmp_path / 'other']
   _write(folders[0], 0, [3.0, 5.0], [None, 1])
   _write(folders[1], 1, [4.0, 8.0, 9.0], [None, None, None], steps=(2, 3))
@@ -119,6 +119,8 @@ def test_replicas_of_all_seeds_are_pooled(tmp_path):
     if path.suffix == '.png'
   ]
   assert path.stat().st_size > 10_000
+  # No cell has a ratio that could be a dot.
+  assert path.name == 'table-navigation.png' and not capsys.readouterr().err
 
 
 def test_a_replica_that_failed_is_told(tmp_path):
