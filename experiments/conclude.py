@@ -42,7 +42,6 @@ _ROWS = {
 # Said to be absent where they are; of others nothing is said.
 _ALWAYS = ('negative_bound', 'kl_new', 'kl_predictable', 'kl_last', 'ratio')
 
-
 # What a headline tells of evaluations beside bound and ratio, each with what it
 # stands beside, where there is such a thing.
 _BESIDE = {

@@ -21,8 +21,6 @@ from gtmm_jax import (
 
 # Of digits, which alone are asked for by class.
 _CLASSES = 10
-
-
 # Of a replica's keys, the one from which those of evaluations on the way come:
 # below that of its figures, above those of its training.
 _KEY_ON_THE_WAY = 2**31 - 2

@@ -111,7 +111,7 @@ def _line(
   sums = (state.totals, state.gradient_norm, state.failed_at)
   return {
     'learning_rate': settings.learning_rate,
-    'steps_per_second': speed and round(speed, 3),
+    'steps_per_second': speed and float(f'{speed:.4g}'),
     **train.means(*replicas.gather(sums)),
   }
 

@@ -75,6 +75,7 @@ def _lines(workdir):
   lines = records.read_metrics(workdir)
   for line in lines:
     assert line.pop('seconds') > 0
+    assert line.pop('steps_per_second') > 0
   return lines
 
 
