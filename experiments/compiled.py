@@ -10,6 +10,7 @@ import jax
 import jax.numpy as jnp
 
 from gtmm_jax import build
+from gtmm_jax.memory import derivatives
 from gtmm_jax.model import TemporalVAE
 
 Array = jax.Array
@@ -77,9 +78,10 @@ def compiled_cost(
   state = jax.eval_shape(begin, variables)
   params = variables.pop('params')
   gradient = jax.value_and_grad(_objective, argnums=(1, 2), allow_int=True)
-  lowered = jax.jit(gradient, static_argnums=0).lower(
-    model, params, state, variables, *episode
-  )
+  with derivatives.written_out():
+    lowered = jax.jit(gradient, static_argnums=0).lower(
+      model, params, state, variables, *episode
+    )
   cost = lowered.compile(_SOON).cost_analysis()
   return Cost(cost['flops'], cost.get('transcendentals', 0.0))
 

@@ -15,6 +15,7 @@ import room
 from flax import linen as nn
 
 from gtmm_jax import replicas
+from gtmm_jax.memory import derivatives
 from gtmm_jax.memory.dnc import DNC
 from gtmm_jax.memory.introspective import Introspective
 from gtmm_jax.memory.lru import LRU
@@ -239,7 +240,8 @@ def train(
   """
 
   def loss(variables, episode):
-    logits = problem.copier.apply(variables, episode.inputs)
+    with derivatives.written_out():
+      logits = problem.copier.apply(variables, episode.inputs)
     return bits_per_bit(logits, episode)
 
   def advance(_, carry):

@@ -80,7 +80,8 @@ def scan(
   Raises:
     ValueError: if, written out, the step closes over what is differentiated.
   """
-  has_steps = any(map(len, jax.tree.leaves(inputs)))
+  lengths = {jnp.shape(leaf)[:1] for leaf in jax.tree.leaves(inputs)}
+  has_steps = lengths - {(), (0,)}
   if not has_steps or not derivatives.are_written_out(weights, carry, inputs):
     return _plain(step, weights, carry, inputs)
   try:
