@@ -15,11 +15,13 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import NoReturn
 
 _NAMES = ('SIGINT', 'SIGTERM', 'SIGHUP')
-_ENDING = [getattr(signal, name) for name in _NAMES if hasattr(signal, name)]
+ENDING = [getattr(signal, name) for name in _NAMES if hasattr(signal, name)]
+# Of a program that is started again for what is left.
+GOES_ON = 'the same command goes on with what is left'
 _BROKEN_PIPE = 13
 # Seconds in which a signal that comes twice is one: `timeout` and shells send
 # it to a program and to its group.
@@ -47,6 +49,7 @@ class _Watch:
     first: number of the signal that it is to end for, None before.
     at: when that came, seconds.
     says: what is told of the program's work where it ends at once.
+    last: what is done before it does.
   """
 
   is_on = False
@@ -54,6 +57,7 @@ class _Watch:
   first: int | None = None
   at = 0.0
   says = ''
+  last: Callable[[], None] | None = None
 
 
 _watch = _Watch()
@@ -74,7 +78,7 @@ def watch(says: str) -> None:
     return
   reader, writer = os.pipe()
   os.set_blocking(writer, False)
-  for number in _ENDING:
+  for number in ENDING:
     if signal.getsignal(number) is not signal.SIG_IGN:
       signal.signal(number, _leave_it_to_the_thread)
   signal.set_wakeup_fd(writer, warn_on_full_buffer=False)
@@ -83,25 +87,28 @@ def watch(says: str) -> None:
 
 
 @contextlib.contextmanager
-def deferred(says: str) -> Iterator[None]:
+def deferred(
+  says: str, last: Callable[[], None] | None = None
+) -> Iterator[None]:
   """Lets a signal wait until the program asks for it with `received`.
 
   Does nothing where signals are not watched.
 
   Args:
     says: what is told where a second signal ends the program at once.
+    last: what is done before that, in a thread of its own.
 
   Raises:
     Stopped: at the end, where a signal came and nothing was raised for it.
   """
-  before = _watch.defers, _watch.says
+  before = _watch.defers, _watch.says, _watch.last
   with _lock:
-    _watch.defers, _watch.says = True, says
+    _watch.defers, _watch.says, _watch.last = True, says, last
   try:
     yield
   finally:
     with _lock:
-      _watch.defers, _watch.says = before
+      _watch.defers, _watch.says, _watch.last = before
   _require_none(says)
 
 
@@ -160,7 +167,7 @@ def _leave_it_to_the_thread(*_: object) -> None:
 def _listen(reader: int) -> None:
   while True:
     for number in os.read(reader, 64):
-      if number in _ENDING:
+      if number in ENDING:
         _receive(number)
 
 
@@ -180,6 +187,8 @@ def _receive(number: int) -> None:
 
 
 def _end(number: int) -> NoReturn:
+  if _watch.last is not None:
+    _watch.last()
   _say(number, _watch.says)
   os._exit(128 + number)
 

@@ -11,17 +11,19 @@ combination of these. Cells that differ in their seed alone are one row of the
 table.
 """
 
-import contextlib
 import math
 import pathlib
-import signal
 import sys
-from typing import Any, NamedTuple, NoReturn
+from typing import Any, NamedTuple
 
 # Its parts lie beside it, however it is started.
 sys.path.insert(0, str(pathlib.Path(__file__).parent))
 
-import children
+import signals
+
+if __name__ == '__main__':
+  signals.watch(signals.GOES_ON)
+
 import command
 import places
 import study_cells
@@ -85,12 +87,11 @@ def define_flags() -> None:
 
 def main(_: list[str]) -> None:
   """Checks all cells, runs what is left to run, then writes the table."""
-  children.end_on_signals()
   console = command.console()
   try:
     _study(console)
-  except children.Ended as ended:
-    _leave(ended.number)
+  except signals.Stopped as stopped:
+    signals.leave(stopped)
 
 
 def _study(console: Console) -> None:
@@ -175,18 +176,6 @@ def _told(cell: Cell) -> tuple[str, bool]:
   if ratio is not None:
     told = f'{ratio[0]:.3f}'
   return f'KL predictable / new {told}', False
-
-
-def _leave(number: int) -> NoReturn:
-  """Ends after a signal, as programs do that end by themselves."""
-  # The terminal may be gone.
-  with contextlib.suppress(OSError):
-    print(
-      f'\nInterrupted by {signal.Signals(number).name}. The same command goes '
-      f'on with what is left.',
-      flush=True,
-    )
-  sys.exit(128 + number)
 
 
 def _prepare() -> Study:

@@ -12,6 +12,7 @@ from typing import NamedTuple
 import children
 import command
 import continuation
+import signals
 import study_cells
 from study_cells import Cell
 from study_progress import Shown
@@ -73,19 +74,17 @@ class Runs:
       grace: seconds that runs have to end in where this program has to.
 
     Raises:
-      Ended: after a signal, once its runs have ended.
+      Stopped: after a signal, once its runs have ended.
     """
-    with children.listening() as asked:
+    with signals.deferred(signals.GOES_ON, self._kill):
       try:
-        while (self._left or self._running) and asked.number is None:
+        while (self._left or self._running) and signals.received() is None:
           self._begin()
           self._look()
           time.sleep(children.LOOK)
       finally:
         # None is left but where a signal came, or this program fails.
-        self._end(asked, grace)
-    if asked.number is not None:
-      raise children.Ended(asked.number)
+        self._end(grace)
 
   def _begin(self) -> None:
     """Begins what there is room for, and passes over what others run."""
@@ -157,19 +156,28 @@ class Runs:
       self.failed.add(cell.name)
     self._shown.end(cell.name, told, failed)
 
-  def _end(self, asked: children.Asked, grace: float) -> None:
-    """Ends what runs, if anything does."""
-    running = [each.child for each in self._running.values()]
-    if not running:
+  def _end(self, grace: float) -> None:
+    """Ends what runs, if anything does, by the signal that this program got."""
+    if not self._running:
       return
+    number = signals.received()
+    if number not in signals.ENDING:
+      number = signal.SIGTERM
+    self._tell(f'Ends {", ".join(self._running)}')
+    running = [each.child for each in self._running.values()]
+    killed = children.end(running, number, grace)
+    if killed:
+      self._tell(f'{killed} did not end in {grace:g} s, and were killed')
 
-    def say(line: str) -> None:
-      # The terminal may be gone.
-      with contextlib.suppress(OSError):
-        self._shown.say(line)
+  def _kill(self) -> None:
+    """Kills what runs, at a second signal."""
+    for each in list(self._running.values()):
+      children.send(each.child, signal.SIGKILL)
 
-    say(f'Ends: {", ".join(self._running)}')
-    children.end(running, asked, grace, say)
+  def _tell(self, line: str) -> None:
+    # The terminal may be gone.
+    with contextlib.suppress(OSError):
+      self._shown.say(line)
 
 
 def _said(running: Running) -> list[str]:

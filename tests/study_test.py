@@ -133,9 +133,10 @@ def _start(folder, grid, run, *flags, **variables):
   (folder / 'resolve.py').write_text(_RESOLVE)
   program = (
     f'import pathlib, sys; sys.path.insert(0, {str(ROOT / "experiments")!r})\n'
-    'import atexit, command, signal, study, study_cells\n'
+    'import atexit, command, signal, signals, study, study_cells\n'
     # A shell has what it runs in the background ignore interrupts.
     'signal.signal(signal.SIGINT, signal.default_int_handler)\n'
+    'signals.watch(signals.GOES_ON)\n'
     # It would take a device's memory from its runs.
     'atexit.register(lambda: print("jax", "jax" in sys.modules))\n'
     'from absl import app\n'
@@ -412,15 +413,20 @@ def test_a_signal_ends_the_run_and_begins_no_further_one(
   # As a terminal does it, which reaches the run once only.
   os.killpg(process.pid, number)
   out, err = process.communicate(timeout=60)
-  assert (process.returncode, err) == (code, '')
-  assert 'goes on with what is left' in out and 'killed' not in out
+  assert process.returncode == code
+  assert 'Ends perfect_recall-dnc' in out and 'killed' not in out
+  name = number.name
+  assert [line.partition(';')[0] for line in err.splitlines()] == [
+    f'-c: {name}: what is at hand is finished first',
+    f'-c: {name}: the same command goes on with what is left.',
+  ]
   assert (tmp_path / 'saved').exists()
   assert (tmp_path / 'sent').read_text() == str(int(number))
   assert not _is_running((tmp_path / 'begun').read_text())
 
 
-@pytest.mark.parametrize('grace, signals', [('0.3', 1), ('60', 2)])
-def test_a_run_that_does_not_end_is_killed(tmp_path, grace, signals):
+@pytest.mark.parametrize('grace, times', [('0.3', 1), ('60', 2)])
+def test_a_run_that_does_not_end_is_killed(tmp_path, grace, times):
   process = _start(
     tmp_path,
     _grid(tmp_path, _block(['dnc'])),
@@ -429,14 +435,16 @@ def test_a_run_that_does_not_end_is_killed(tmp_path, grace, signals):
     STUBBORN='yes',
   )
   _wait_for(tmp_path / 'begun', process)
-  for _ in range(signals):
-    process.send_signal(signal.SIGTERM)
+  process.send_signal(signal.SIGTERM)
+  if times == 2:
     _wait_for(tmp_path / 'sent', process)
-    time.sleep(0.2 * (signals - 1))
+    # Sooner it would be the same one, sent twice.
+    time.sleep(0.3)
+    process.send_signal(signal.SIGTERM)
   out, err = process.communicate(timeout=30)
-  assert (process.returncode, err) == (143, '')
-  why = 'a second signal came' if signals == 2 else '0.3 s were over'
-  assert f'1 did not end before {why}, and were killed' in out
+  assert process.returncode == 143
+  assert 'goes on with what is left' in err
+  assert ('1 did not end in 0.3 s, and were killed' in out) == (times == 1)
   assert not _is_running((tmp_path / 'begun').read_text())
 
 
