@@ -19,7 +19,8 @@ import pytest
 
 _ROOT = pathlib.Path(__file__).resolve().parents[1]
 _BASH = shutil.which('bash')
-_TOOLS = ('bash', 'cat', 'cp', 'dirname', 'grep', 'mkdir', 'mv', 'rm', 'sleep')
+_TOOLS = ('bash', 'cat', 'cp', 'dirname', 'grep', 'mkdir', 'mktemp', 'mv', 'rm')
+_TOOLS += ('sleep',)
 
 pytestmark = pytest.mark.skipif(_BASH is None, reason='bash is not installed')
 
@@ -319,6 +320,23 @@ def test_uv_is_used_where_it_is_found(project: Project):
     f'uv venv --quiet --python {project.bin / "python3"} ROOT/.venv',
     'uv pip install --python ROOT/.venv/bin/python --editable ROOT',
   ]
+
+
+def test_the_lowest_versions_are_tested_in_an_environment_of_their_own(
+  project: Project,
+):
+  missing = project.launch('lowest.sh')
+  assert missing.returncode == 1 and 'uv is missing' in missing.stderr
+  project.stand_in('uv', _UV)
+  result = project.launch('lowest.sh', '-k', 'a or b')
+  assert result.returncode == 0, result.stderr
+  calls = project.installations()
+  assert any('lowest-direct ROOT[test]' in call for call in calls)
+  assert calls[-1].startswith('python -m pytest ')
+  assert calls[-1].endswith(' -k a or b')
+  scratch = calls[0].split()[-1]
+  assert scratch.startswith('/') and not pathlib.Path(scratch).exists()
+  assert not (project.root / '.venv').exists()
 
 
 def test_uv_needs_no_venv_module(project: Project):

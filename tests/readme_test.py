@@ -77,17 +77,17 @@ def test_a_core_runs_on_its_own(tmp_path):
   assert '(4, 16, 144)' in _run(EXAMPLES[2], tmp_path)
 
 
-def test_the_examples_of_the_memory_folder_are_these_two():
-  assert len(MEMORY_EXAMPLES) == 2
+def test_the_examples_of_the_memory_folder_are_these_three():
+  assert len(MEMORY_EXAMPLES) == 3
 
 
 def test_cores_run_and_train_as_the_memory_folder_has_it(tmp_path):
-  """The second example goes on where the first one ends."""
+  """Later examples go on where the first one ends."""
   example = '\n'.join(MEMORY_EXAMPLES)
   printed = _run(example, tmp_path).splitlines()
   said = re.findall(r'print\(.*\)  # (\([0-9, ]+\))', example)
   assert printed == said
-  assert len(said) == 4
+  assert len(said) == 6
 
 
 @pytest.mark.parametrize('core', CORES)
