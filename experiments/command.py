@@ -54,6 +54,9 @@ def complain(message: str | Exception) -> None:
 
 def import_jax() -> None:
   """Imports jax; what it refuses of its environment ends the program."""
+  # Else jax tells which accelerators it does not find, and Matplotlib that it
+  # looked for fonts.
+  logging.set_verbosity(logging.ERROR)
   try:
     import jax  # noqa: F401
   except (ImportError, ValueError, RuntimeError) as error:
@@ -71,8 +74,6 @@ def require_device() -> None:
   """
   import jax
 
-  # Else jax tells which accelerators it does not find.
-  logging.set_verbosity(logging.ERROR)
   try:
     jax.devices()
   # Whatever plugins and drivers raise.

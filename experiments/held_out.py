@@ -47,7 +47,11 @@ _AT_THE_END = (
 
 
 class Evaluation:
-  """Evaluates states of a run; compiles at the first time, and once."""
+  """Evaluates states of a run; compiles at the first time, and once.
+
+  Attributes:
+    is_compiled: whether it has.
+  """
 
   def __init__(self, prepared: Any) -> None:
     """Nothing is compiled or moved yet."""
@@ -55,6 +59,7 @@ class Evaluation:
     self._step = replicas.repeat(prepared.layout, _one_batch(prepared))
     # The classifier of digits and its accuracy, where a class is asked for.
     self._judge: tuple[Any, float | None] | None = None
+    self.is_compiled = False
 
   def at_the_end(self, state: train.TrainState) -> dict[str, Any]:
     """Returns the content of `evaluation.json`.
@@ -114,6 +119,7 @@ class Evaluation:
       batches,
     )
     sums = replicas.gather(sums)
+    self.is_compiled = True
     failed_at = replicas.gather(state.failed_at)
     return {
       'step': int(replicas.gather(state.step)[0]),

@@ -70,6 +70,13 @@ class Training:
       self._task, completed=step, description=self._describe(step)
     )
 
+  def say(self, what: str) -> None:
+    """Says what is under way between two steps, in words."""
+    if self._console.is_terminal:
+      self._bar.update(self._task, description=f'{what} ...')
+    else:
+      self._console.print(f'{what} ...')
+
   def report(self, step: int, metrics: str, held_out: str = '') -> None:
     """Takes new metrics, in words; prints lines if it is time.
 

@@ -44,6 +44,11 @@ class Reports:
     """Takes note of how long steps took."""
     self._steps, self._spent = self._steps + steps, self._spent + seconds
 
+  def is_slow(self, step: int) -> bool:
+    """Returns whether the line of a step takes an evaluation to be compiled."""
+    is_evaluated = _is_evaluated(self._prepared.settings, step)
+    return is_evaluated and not self._evaluation.is_compiled
+
   def add(
     self, step: int, state: train.TrainState, images: Any
   ) -> Sequence[str]:

@@ -10,6 +10,7 @@ import jax
 import jax_settings
 import own_frames
 import programs as programs_module
+import progress
 import restoring
 import signals
 import silence
@@ -67,7 +68,8 @@ def _go_on(prepared: Prepared, console: Console) -> None:
         start = _restore(prepared, directory, programs.initialise, console)
         images = own_frames.Training(prepared.layout, prepared.images)
         if start.state is None:
-          state = programs.start(images.at(0))
+          with progress.saying('compiling the first state', console):
+            state = jax.block_until_ready(programs.start(images.at(0)))
         else:
           state = replicas.scatter(prepared.layout, start.state)
       reports = Reports(prepared, evaluation, directory, start.seconds)

@@ -56,7 +56,8 @@ def train_on(
 
   # The first step on its own, since it waits for the compiler.
   began = time.perf_counter()
-  with signals.at_once('nothing new was trained yet; the same command goes on'):
+  again = 'nothing new was trained yet; the same command goes on'
+  with signals.at_once(again), progress.saying('compiling', console):
     state = jax.block_until_ready(programs.advance(state, images_at(step), 1))
   step += 1
   console.print(f'compiled in {time.perf_counter() - began:.1f} s')
@@ -65,6 +66,8 @@ def train_on(
     while True:
       ends = step == settings.steps or not _is_one_left(state)
       if ends or step % settings.report_every == 0:
+        if reports.is_slow(step):
+          shown.say('compiling the evaluation')
         told = reports.add(step, state, images)
         state = programs.reset(state)
         reports.save(state)

@@ -52,6 +52,15 @@ def test_lines_are_few_and_the_last_step_has_one(clock):
   assert [line.split()[1] for line in lines] == ['40', '80', '100']
 
 
+@pytest.mark.parametrize('is_terminal', [False, True])
+def test_what_is_under_way_between_two_steps_is_said(is_terminal, clock):
+  file = io.StringIO()
+  console = Console(file=file, force_terminal=is_terminal, width=200)
+  with progress.Training(console, 0, 100) as shown:
+    shown.say('compiling the evaluation')
+  assert 'compiling the evaluation ...' in file.getvalue()
+
+
 def test_a_terminal_has_a_bar_with_the_speed(clock):
   file = io.StringIO()
   console = Console(file=file, force_terminal=True, width=200)
