@@ -61,8 +61,9 @@ class CopyTask:
 
   def episode(self, key: Array, length: Array | int) -> Episode:
     """One sequence of `length` random vectors, 1 to `longest`."""
-    vectors = jax.random.bernoulli(key, 0.5, (self.longest, self.bits))
-    step = jnp.arange(2 * self.longest + 1)
+    half = jnp.float32(0.5)
+    vectors = jax.random.bernoulli(key, half, (self.longest, self.bits))
+    step = jnp.arange(2 * self.longest + 1, dtype=jnp.int32)
     recalled = (step > length) & (step <= 2 * length)
     # What is shown at a step, or recalled there.
     source = jnp.where(recalled, step - length - 1, step)
@@ -78,7 +79,8 @@ class CopyTask:
   def sample(self, key: Array) -> Episode:
     """One sequence whose length is uniform on 1 .. `longest`."""
     length_key, key = jax.random.split(key)
-    length = jax.random.randint(length_key, (), 1, self.longest + 1)
+    most = self.longest + 1
+    length = jax.random.randint(length_key, (), 1, most, jnp.int32)
     return self.episode(key, length)
 
 
@@ -188,8 +190,9 @@ def bits_per_bit(logits: Array, episode: Episode) -> Array:
   """
   nats = optax.sigmoid_binary_cross_entropy(logits, episode.targets)
   recalled = episode.recalled[..., None]
-  count = recalled.sum() * logits.shape[-1]
-  return jnp.where(recalled, nats, 0.0).sum() / (count * jnp.log(2.0))
+  count = recalled.sum(dtype=jnp.float32) * logits.shape[-1]
+  two = jnp.log(jnp.float32(2.0))
+  return jnp.where(recalled, nats, 0.0).sum() / (count * two)
 
 
 def require_room(problem: Problem, longest: int) -> None:
@@ -250,12 +253,15 @@ def train(
     keys = jax.random.split(jax.random.fold_in(key, step), problem.batch_size)
     episode = jax.vmap(problem.task.sample, out_axes=1)(keys)
     bits, gradients = jax.value_and_grad(loss)(state.variables, episode)
-    updates, optimizer = problem.optimizer.update(gradients, state.optimizer)
+    # optax multiplies whole numbers by rates, which strict promotion forbids.
+    with jax.numpy_dtype_promotion('standard'):
+      updates, optimizer = problem.optimizer.update(gradients, state.optimizer)
     variables = optax.apply_updates(state.variables, updates)
     return State(step, variables, optimizer), total + bits
 
-  state, total = jax.lax.fori_loop(0, steps, advance, (state, 0.0))
-  return state, total / steps
+  begin = state, jnp.float32(0.0)
+  state, total = jax.lax.fori_loop(0, steps, advance, begin)
+  return state, total / jnp.asarray(steps, jnp.float32)
 
 
 @functools.partial(jax.jit, static_argnums=(0, 2, 4))
@@ -280,4 +286,5 @@ def evaluate(
     episode = jax.vmap(task.episode, (0, None), 1)(keys, length)
     return bits_per_bit(copier.apply(variables, episode.inputs), episode)
 
-  return jax.lax.map(of_length, jnp.arange(1, task.longest + 1))
+  lengths = jnp.arange(1, task.longest + 1, dtype=jnp.int32)
+  return jax.lax.map(of_length, lengths)

@@ -51,7 +51,7 @@ def fit(key: Array, images: Any, classes: int, steps: int = _STEPS) -> Any:
   """
   pixels, labels = jnp.asarray(images.pixels), jnp.asarray(images.labels)
   network = Classifier(classes)
-  params = network.init(key, jnp.zeros(pixels.shape[1:]))
+  params = network.init(key, jnp.zeros(pixels.shape[1:], jnp.float32))
   optimizer = optax.adam(optax.cosine_decay_schedule(_RATE, steps))
 
   def loss(params, frames, labels):
@@ -63,10 +63,12 @@ def fit(key: Array, images: Any, classes: int, steps: int = _STEPS) -> Any:
   def update(step, carry):
     params, state = carry
     index_key, shift_key = jax.random.split(jax.random.fold_in(key, step))
-    index = jax.random.randint(index_key, (_BATCH,), 0, len(labels))
-    frames = _shifted(shift_key, pixels[index] / 255.0)
+    index = jax.random.randint(index_key, (_BATCH,), 0, len(labels), jnp.int32)
+    frames = _shifted(shift_key, _in_unit(pixels[index]))
     gradient = jax.grad(loss)(params, frames, labels[index])
-    updates, state = optimizer.update(gradient, state)
+    # optax multiplies whole numbers by rates, which strict promotion forbids.
+    with jax.numpy_dtype_promotion('standard'):
+      updates, state = optimizer.update(gradient, state)
     return optax.apply_updates(params, updates), state
 
   carry = (params, optimizer.init(params))
@@ -87,11 +89,18 @@ def classify(params: Any, frames: Array) -> Array:
 
 def accuracy(params: Any, images: Any) -> Array:
   """The share of images whose class is found, in [0, 1]."""
-  found = classify(params, jnp.asarray(images.pixels) / 255.0)
-  return (found == jnp.asarray(images.labels)).mean()
+  found = classify(params, _in_unit(jnp.asarray(images.pixels)))
+  is_right = found == jnp.asarray(images.labels).astype(found.dtype)
+  return is_right.mean(dtype=jnp.float32)
+
+
+def _in_unit(pixels: Array) -> Array:
+  """Pixels from 0 to 255 as float32 in [0, 1]."""
+  return pixels.astype(jnp.float32) / 255.0
 
 
 def _shifted(key: Array, frames: Array) -> Array:
   """Each frame moved by up to two pixels; what leaves comes in opposite."""
-  shifts = jax.random.randint(key, (frames.shape[0], 2), -_SHIFT, _SHIFT + 1)
+  shape = frames.shape[0], 2
+  shifts = jax.random.randint(key, shape, -_SHIFT, _SHIFT + 1, jnp.int32)
   return jax.vmap(lambda frame, by: jnp.roll(frame, by, (0, 1)))(frames, shifts)

@@ -123,6 +123,7 @@ class ParallelStreams(nn.Module):
         f'kernel_{size}',
         _KERNEL_INITIALIZER,
         (size, size, frames.shape[-1], self.features),
+        jnp.float32,
       )
       for size in self.sizes
     ]
@@ -154,9 +155,8 @@ class Halve(nn.Module):
   def __call__(self, frames: Array) -> Array:
     """Convolves with stride 2."""
     shape = (3, 3, frames.shape[-1], self.features)
-    out = convolve(
-      frames, self.param('kernel', _KERNEL_INITIALIZER, shape), stride=2
-    )
+    kernel = self.param('kernel', _KERNEL_INITIALIZER, shape, jnp.float32)
+    out = convolve(frames, kernel, stride=2)
     return _add_bias(self, out)
 
 
@@ -175,7 +175,8 @@ class Double(nn.Module):
   def __call__(self, frames: Array) -> Array:
     """Deconvolves with stride 2."""
     shape = (3, 3, frames.shape[-1], self.features)
-    out = double(frames, self.param('kernel', _KERNEL_INITIALIZER, shape))
+    kernel = self.param('kernel', _KERNEL_INITIALIZER, shape, jnp.float32)
+    out = double(frames, kernel)
     return _add_bias(self, out)
 
 
@@ -241,6 +242,7 @@ class Grow(nn.Module):
 def _add_bias(module: Halve | Double, out: Array) -> Array:
   if not module.use_bias:
     return out
-  return out + module.param(
-    'bias', nn.initializers.zeros, (module.features,)
+  bias = module.param(
+    'bias', nn.initializers.zeros, (module.features,), jnp.float32
   ).astype(out.dtype)
+  return out + bias.reshape((1,) * (out.ndim - 1) + bias.shape)

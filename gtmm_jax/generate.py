@@ -116,6 +116,8 @@ def run_free(
     frames[:prefix],
     condition,
     noise,
-    None if pixel_key is None else jax.random.uniform(pixel_key, later),
+    None
+    if pixel_key is None
+    else jax.random.uniform(pixel_key, later, jnp.float32),
   )
   return jnp.concatenate([frames[:prefix], dream.frames])

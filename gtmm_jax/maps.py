@@ -11,7 +11,7 @@ import jax.numpy as jnp
 from flax import linen as nn
 
 from gtmm_jax.distributions import Bernoulli, DiagonalGaussian
-from gtmm_jax.memory import products
+from gtmm_jax.memory import addressing, products
 
 Array = jax.Array
 
@@ -116,7 +116,8 @@ class ObservationMap(nn.Module):
       )
     # Softplus: a scale at the floor still feels a gradient away from it.
     start = nn.initializers.constant(_FRAME_LOG_SCALE)
-    raw = self.param('log_scale', start, out.shape[-1:])
-    floor = jnp.log(_FRAME_SCALE_FLOOR)
+    raw = self.param('log_scale', start, out.shape[-1:], jnp.float32)
+    floor = jnp.log(jnp.asarray(_FRAME_SCALE_FLOOR, raw.dtype))
     log_scale = floor + nn.softplus(raw - floor)
-    return DiagonalGaussian(out, log_scale.astype(out.dtype))
+    log_scale = addressing.aligned(log_scale.astype(out.dtype), out)
+    return DiagonalGaussian(out, log_scale)

@@ -35,8 +35,11 @@ class Totals(NamedTuple):
 
 def zeros(length: int) -> Totals:
   """Totals of no batch, for sequences of `length` frames."""
-  step = jnp.zeros((length,))
-  return Totals(jnp.int32(0), step, step, jnp.float32(0), step)
+  batches, kl_predictable = jnp.int32(0), jnp.float32(0)
+  # Three arrays: one in two places could not be donated.
+  steps = (jnp.zeros(length, jnp.float32) for _ in range(3))
+  log_likelihood, kl, predictable = steps
+  return Totals(batches, log_likelihood, kl, kl_predictable, predictable)
 
 
 def add(totals: Totals, terms: Terms, predictable: Array) -> Totals:

@@ -23,7 +23,8 @@ from gtmm_jax.distributions import (
   DiagonalGaussian,
   kl_divergence,
 )
-from gtmm_jax.memory import products
+from gtmm_jax.memory import addressing, products
+from gtmm_jax.memory import core as contract
 from gtmm_jax.steps import Imagined, Inferred, State, Step
 
 Array = jax.Array
@@ -75,7 +76,7 @@ class TemporalVAE(nn.Module):
       )
     if self.store == 'denoised':
       self.posterior_variance = self.variable(
-        'batch_stats', 'posterior_variance', jnp.zeros, (self.latent_size,)
+        'batch_stats', 'posterior_variance', contract.zeros, self.latent_size
       )
     if self.summary_size:
       self.summary = nn.Dense(
@@ -122,14 +123,17 @@ class TemporalVAE(nn.Module):
       condition: of one step, [..., A].
 
     Returns:
-      z_0 = 0, features of x_0 = 0 and the core's fresh carry.
+      z_0 = 0, features of x_0 = 0 and the core's fresh carry, all in the dtype
+      of the features.
     """
     batch = features.shape[:-1]
     features_tm1 = self._seen(jnp.zeros_like(features))
     stored_tm1 = jnp.zeros((*batch, self.latent_size), features.dtype)
-    given = self.summary_size or self.latent_size
-    width = features_tm1.shape[-1] + given + condition.shape[-1]
+    width = (self.summary_size or self.latent_size) + condition.shape[-1]
+    if features_tm1 is not None:
+      width += features_tm1.shape[-1]
     core = self.core.initialize_carry(jax.random.key(0), (*batch, width))
+    core = contract.in_dtype(core, features.dtype)
     return State(core, stored_tm1, features_tm1)
 
   def step(
@@ -164,7 +168,8 @@ class TemporalVAE(nn.Module):
     """The rest of `step`: prior and KL of one step, or of all at once."""
     z, context, posterior = inferred
     prior = self.prior_map(context)
-    kl = kl_divergence(posterior, prior)
+    # The maps keep log-scales within +-4.
+    kl = kl_divergence(posterior, prior, bounded=True)
     return Step(z, context, prior, posterior, kl)
 
   def imagine(
@@ -229,8 +234,10 @@ class TemporalVAE(nn.Module):
     if self.summary_size:
       stored = self.summary(stored)
     heard = condition * math.sqrt(stored.shape[-1])
-    inputs = jnp.concatenate([state.features_tm1, stored, heard], axis=-1)
-    return self.core(state.core, inputs)
+    inputs = [stored, heard]
+    if state.features_tm1 is not None:
+      inputs.insert(0, state.features_tm1)
+    return self.core(state.core, jnp.concatenate(inputs, axis=-1))
 
   def _stored(self, z: Array, posterior: DiagonalGaussian | None) -> Array:
     """What the memory is given of this step, [..., Z]."""
@@ -238,9 +245,9 @@ class TemporalVAE(nn.Module):
       return z
     if self.store == 'mean':
       return posterior.mean
-    variance = self.posterior_variance.value
-    return z * (1.0 - jnp.clip(variance, 0.0, 1.0))
+    variance = jnp.clip(self.posterior_variance.value, 0.0, 1.0)
+    return z * addressing.aligned(1.0 - variance.astype(z.dtype), z)
 
-  def _seen(self, features: Array) -> Array:
+  def _seen(self, features: Array) -> Array | None:
     """The features that the core will see: all, or none."""
-    return features if self.core_sees_frames else features[..., :0]
+    return features if self.core_sees_frames else None

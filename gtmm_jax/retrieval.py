@@ -73,8 +73,8 @@ def same_image(source: Array, prefix: int) -> tuple[Array, Array]:
   """
   origin, steps = origins(source), jnp.arange(source.shape[0])
   is_sure = (steps < prefix) | (origin >= prefix)
-  earlier = (steps < steps[:, None]) & is_sure
-  same = origin == origin[:, None]
+  earlier = (steps[None, :] < steps[:, None]) & is_sure[None, :]
+  same = origin[None, :] == origin[:, None]
   return earlier & same, earlier & ~same
 
 
@@ -98,7 +98,7 @@ def finds_source(
   generated, seen = (x.reshape(x.shape[0], -1) for x in (generated, seen))
   # |g - s|^2 but for |g|^2, which all frames share.
   products = jnp.matmul(generated, seen.T, precision='highest')
-  distances = jnp.square(seen).sum(1) - 2 * products
+  distances = jnp.square(seen).sum(1)[None, :] - 2 * products
   right, wrong = (
     jnp.where(where, distances, jnp.inf).min(1)
     for where in same_image(source, prefix)
@@ -136,7 +136,7 @@ def tally(
     is_right, is_right_free = (
       classify(frames) == episode.label for frames in (ahead, free)
     )
-    chance = chance_free = jnp.zeros(episode.label.shape)
+    chance = chance_free = jnp.zeros(episode.label.shape, jnp.float32)
   asked = episode.predictable & ((episode.source >= 0) | (episode.label >= 0))
   after = asked & (jnp.arange(length) >= prefix)[:, None]
   counted = (
@@ -158,7 +158,8 @@ def _judge(
   def judge(generated, seen, source):
     same, other = (each.sum(1) for each in same_image(source, prefix))
     is_right = finds_source(generated, seen, source, prefix)
-    return is_right, same / jnp.maximum(same + other, 1)
+    others = jnp.maximum(same + other, 1)
+    return is_right, same.astype(jnp.float32) / others.astype(jnp.float32)
 
   return jax.vmap(judge, in_axes=1, out_axes=1)(generated, seen, source)
 

@@ -15,13 +15,13 @@ class State(NamedTuple):
   Attributes:
     core: the memory core's carry.
     stored_tm1: what the memory is given of z_{t-1}, [..., Z].
-    features_tm1: features of x_{t-1}, [..., F], or [..., 0] where the core does
-      not see frames.
+    features_tm1: features of x_{t-1}, [..., F]; None where the core sees no
+      frames.
   """
 
   core: Any
   stored_tm1: Array
-  features_tm1: Array
+  features_tm1: Array | None
 
 
 class Inferred(NamedTuple):

@@ -71,9 +71,16 @@ def adam(
 
   The paper names no clipping; 10 cuts only what would otherwise be a jump.
   """
-  return optax.chain(
+  chain = optax.chain(
     optax.clip_by_global_norm(gradient_norm), optax.adam(learning_rate)
   )
+
+  def update(gradients, state, params=None):
+    # optax raises a rate to a whole number, which strict promotion forbids.
+    with jax.numpy_dtype_promotion('standard'):
+      return chain.update(gradients, state, params)
+
+  return optax.GradientTransformation(chain.init, update)
 
 
 def batch(problem: Problem, key: Array, images: Any) -> tuple[Any, Array]:
@@ -92,7 +99,9 @@ def batch(problem: Problem, key: Array, images: Any) -> tuple[Any, Array]:
     episode_keys(problem, key), images
   )
   noise = jax.random.normal(
-    noise_key, (*episode.frames.shape[:2], problem.model.latent_size)
+    noise_key,
+    (*episode.frames.shape[:2], problem.model.latent_size),
+    jnp.float32,
   )
   return episode, noise
 

@@ -198,6 +198,77 @@ def test_gaussian_sample_shifts_and_scales_the_noise():
     np.testing.assert_allclose(likelihood[index], expected, rtol=1e-12)
 
 
+@pytest.mark.parametrize('kind', ['divergence', 'likelihood'])
+def test_gaussians_narrower_or_wider_than_floats_go(kind):
+  """Of log-scales at which exp(-log_scale) is infinite in float32, or zero."""
+  log_scale = np.array(
+    [
+      -300,
+      -171,
+      -100,
+      -90,
+      -89,
+      -88,
+      -87,
+      -86,
+      -50,
+      0,
+      50,
+      86,
+      87,
+      88,
+      89,
+      90,
+      120,
+    ]
+  )
+  # Distances in scales; what they come to must be a float32.
+  log_scale, scales, ratio = (
+    x.reshape(-1, 1).astype(np.float32)
+    for x in np.meshgrid(log_scale, [0.0, 0.3, -2.0], [0.0, -0.7, 0.5])
+  )
+  with np.errstate(over='ignore', under='ignore'):
+    distance = np.float32(scales * np.exp(np.float64(log_scale)))
+  tiny = np.finfo(np.float32).tiny
+  kept = (np.abs(distance) > tiny) | (scales == 0)
+  kept = np.squeeze(kept & np.isfinite(distance), -1)
+  log_q = log_scale + ratio
+
+  def compute(distance, log_p, log_q):
+    nothing = jnp.zeros_like(distance)
+    p = DiagonalGaussian(nothing, log_p)
+    if kind == 'likelihood':
+      return p.log_likelihood(distance).sum(-1)
+    return kl_divergence(DiagonalGaussian(distance, log_q), p)
+
+  def with_gradients(*given):
+    gradients = jax.grad(lambda *x: compute(*x).sum(), (0, 1, 2))(*given)
+    return compute(*given), gradients
+
+  given = [x[kept] for x in (distance, log_scale, log_q)]
+  assert np.ptp(given[1][given[0] != 0]) > 170
+  found, gradients = jax.tree.map(np.asarray, jax.jit(with_gradients)(*given))
+  expected = in_double(with_gradients, *map(np.float64, given))
+  close = {'rtol': 1e-4, 'atol': 1e-6}
+  np.testing.assert_allclose(found, expected[0], **close)
+  for mine, theirs in zip(gradients, expected[1], strict=True):
+    fits = np.abs(theirs) < np.finfo(np.float32).max
+    assert fits.mean() > 0.5
+    np.testing.assert_allclose(mine[fits], theirs[fits], **close)
+    np.testing.assert_array_equal(mine[~fits], np.sign(theirs[~fits]) * np.inf)
+
+
+def test_bounded_log_scales_give_the_same_divergence():
+  """In bits: training takes the plainer way."""
+  generator = np.random.default_rng(3)
+  numbers = generator.normal(size=(4, 5, 3)).astype(np.float32)
+  numbers[[1, 3]] = 40.0 * np.tanh(numbers[[1, 3]])
+  q, p = DiagonalGaussian(*numbers[:2]), DiagonalGaussian(*numbers[2:])
+  np.testing.assert_array_equal(
+    kl_divergence(q, p, bounded=True), kl_divergence(q, p)
+  )
+
+
 def test_gaussian_sample_carries_gradients_to_both_parameters():
   noise = jnp.array([-1.5, 0.25, 2.0])
   by_mean, by_log_scale = jax.grad(

@@ -95,6 +95,7 @@ class SimilarityCuedRecall(episode.Intervals):
       image_key, images, self.pre_recall, self.binarize
     )
     places = self.pre_recall - self.recall + 1
-    start = jax.random.randint(start_key, (), 0, places)
-    made = episode.recall_episode(frames, start + jnp.arange(self.recall))
+    start = jax.random.randint(start_key, (), 0, places, jnp.int32)
+    recalled = start + jnp.arange(self.recall, dtype=jnp.int32)
+    made = episode.recall_episode(frames, recalled)
     return made._replace(predictable=jnp.arange(self.length) >= self.prefix)

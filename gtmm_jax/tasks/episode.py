@@ -79,7 +79,7 @@ def draw_images(
     frames, labels = images.draw(index_key, count)
   else:
     total = images.pixels.shape[0]
-    index = jax.random.randint(index_key, (count,), 0, total)
+    index = jax.random.randint(index_key, (count,), 0, total, jnp.int32)
     frames = jnp.asarray(images.pixels)[index]
     labels = jnp.asarray(images.labels)[index]
   return grey_values(pixel_key, frames, binarize), labels
@@ -105,11 +105,12 @@ def draw_of_classes(
   """
   index_key, pixel_key = jax.random.split(key)
   labels = jnp.asarray(images.labels)
-  is_class = labels == jnp.arange(count)[:, None]
+  numbers = jnp.arange(count, dtype=labels.dtype)
+  is_class = labels[None, :] == numbers[:, None]
   # One more than the rank of an image among those of its class.
   ranks = jnp.cumsum(is_class, axis=1, dtype=jnp.int32)
   available = ranks[:, -1][classes]
-  wanted = jax.random.randint(index_key, classes.shape, 0, available)
+  wanted = jax.random.randint(index_key, classes.shape, 0, available, jnp.int32)
   # Searched once a class rather than once a draw, which would copy `ranks`.
   found = jax.vmap(lambda ranks: jnp.searchsorted(ranks, wanted, side='right'))(
     ranks
@@ -141,13 +142,14 @@ def recall_episode(frames: Array, recalled: Array) -> Episode:
     An episode of L + K frames, whose last K are predictable.
   """
   length = frames.shape[0]
-  order = jnp.concatenate([jnp.arange(length), recalled])
+  recalled = recalled.astype(jnp.int32)
+  order = jnp.concatenate([jnp.arange(length, dtype=jnp.int32), recalled])
   new = jnp.full((length,), -1, jnp.int32)
-  source = jnp.concatenate([new, recalled.astype(jnp.int32)])
+  source = jnp.concatenate([new, recalled])
   total = length + recalled.shape[0]
   return Episode(
     frames=frames[order],
-    condition=jnp.zeros((total, 0)),
+    condition=jnp.zeros((total, 0), jnp.float32),
     source=source,
     predictable=source >= 0,
     label=jnp.full((total,), -1, jnp.int32),

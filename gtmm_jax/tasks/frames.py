@@ -161,13 +161,14 @@ class OwnFrames:
         'frames: binarize means nothing to frames in colour; leave it out.'
       )
     index_key, pixel_key = jax.random.split(key)
-    index = jax.random.randint(index_key, (), 0, images.frames.shape[0])
+    count = images.frames.shape[0]
+    index = jax.random.randint(index_key, (), 0, count, jnp.int32)
     none = jnp.full((self.length,), -1, jnp.int32)
     return episode.Episode(
       frames=episode.grey_values(
         pixel_key, jnp.asarray(images.frames)[index], self.binarize
       ),
-      condition=jnp.asarray(images.condition)[index],
+      condition=jnp.asarray(images.condition, jnp.float32)[index],
       source=none,
       predictable=jnp.asarray(images.predictable)[index],
       label=none,

@@ -36,8 +36,10 @@ _CENTRES = np.arange(SIDE, dtype=np.float32) + 0.5
 _UNSTEADY = 8
 
 _MIDDLES = (np.arange(SEGMENTS) + 0.5) / SEGMENTS
-# How a hand swerves, slowly, [P] each.
-_SWERVES = np.sin(2 * np.pi * _MIDDLES), np.cos(3 * np.pi * _MIDDLES)
+# How a hand swerves, slowly, [2, 1, P].
+_SWERVES = np.stack(
+  [np.sin(2 * np.pi * _MIDDLES), np.cos(3 * np.pi * _MIDDLES)]
+).astype(np.float32)[:, None]
 
 
 class Glyphs(NamedTuple):
@@ -109,9 +111,9 @@ def write(
   steps = _steps(program, noise)
   # Points of each stroke, [S, P + 1, 2], from its start.
   reach = np.tri(SEGMENTS + 1, SEGMENTS, -1, dtype=np.float32)
-  paths = jnp.sum(reach[:, :, None] * steps[:, None], 2)
+  paths = jnp.sum(reach[None, :, :, None] * steps[:, None], 2)
   starts = jnp.stack(_starts(program, steps, noise))
-  exists = jnp.arange(STROKES) < program.count
+  exists = jnp.arange(STROKES, dtype=jnp.int32) < program.count
   paths = jnp.where(exists[:, None, None], paths + starts[:, None], 0.0)
   return _lay_out(paths, hand, program.size), 1.25 * jnp.exp(0.06 * hand[6])
 
@@ -137,7 +139,7 @@ def render(paths: Array, width: Array) -> Array:
   # axis of segments: a CPU makes a single pass of it, 25 times faster. `where`
   # in place of `minimum`, which looks for NaN as well: a quarter faster.
   columns, rows = np.tile(_CENTRES, SIDE), np.repeat(_CENTRES, SIDE)
-  nearest = jnp.full((SIDE * SIDE,), jnp.inf)
+  nearest = jnp.full((SIDE * SIDE,), jnp.inf, jnp.float32)
   for begin, span, scale in zip(begins, spans, scales, strict=True):
     x, y = columns - begin[0], rows - begin[1]
     part = (x * span[0] + y * span[1]) * scale
@@ -181,13 +183,15 @@ def _starts(
   program: alphabets.Program, steps: Array, noise: Array
 ) -> list[Array]:
   """Where each stroke starts, S times [2]; the first at the origin."""
-  parents = program.parent[:, None] == jnp.arange(STROKES)
+  strokes = jnp.arange(STROKES, dtype=jnp.int32)
+  parents = program.parent[:, None] == strokes[None, :]
+  parents = parents.astype(jnp.float32)
   on_parent = _along(steps, (program.place + 0.05 * noise[:, 5])[:, None])
   on_parent = jnp.sum(parents[..., None] * on_parent, 1)
   aside = jnp.stack([jnp.sin(program.heading), -jnp.cos(program.heading)], -1)
   aside = program.gap[:, None] * aside + 0.03 * noise[:, 6:8]
   moved = on_parent + aside - _along(steps, program.own)
-  starts = [jnp.zeros(2)]
+  starts = [jnp.zeros(2, jnp.float32)]
   for index in range(1, STROKES):
     parent = sum(parents[index, i] * start for i, start in enumerate(starts))
     starts.append(parent + moved[index])
@@ -202,8 +206,10 @@ def _along(steps: Array, part: Array) -> Array:
     part: [..., S].
   """
   way = jnp.clip(part, 0.0, 1.0)[..., None] * SEGMENTS
-  walked = jnp.clip(way - jnp.arange(SEGMENTS), 0.0, 1.0)
-  return jnp.sum(walked[..., None] * steps, -2)
+  more = (1,) * (part.ndim - 1)
+  passed = jnp.arange(SEGMENTS, dtype=jnp.float32).reshape(*more, 1, SEGMENTS)
+  walked = jnp.clip(way - passed, 0.0, 1.0)
+  return jnp.sum(walked[..., None] * steps.reshape(*more, *steps.shape), -2)
 
 
 def _lay_out(paths: Array, hand: Array, size: Array) -> Array:
@@ -227,4 +233,7 @@ def _lay_out(paths: Array, hand: Array, size: Array) -> Array:
   scale = squarer * extent / jnp.max(box * squarer)
   room = SIDE / 2 - _MARGIN - box * scale / 2
   shift = jnp.clip(1.9 * hand[4:6], -room, room)
-  return (paths - (low + high) / 2) * scale + SIDE / 2 + shift
+  middle, scale, shift = (
+    x[None, None, :] for x in ((low + high) / 2, scale, shift)
+  )
+  return (paths - middle) * scale + SIDE / 2 + shift

@@ -71,11 +71,11 @@ class Navigation:
       image_key, images, self.rows * self.columns, self.binarize
     )
     cells, actions = self._walk(self.start(key), walk_key)
-    one_hot = jax.nn.one_hot(actions, len(ACTIONS))
+    one_hot = jax.nn.one_hot(actions, len(ACTIONS), dtype=jnp.float32)
     source = _last_visits(cells)
     return episode.Episode(
       frames=grid[cells],
-      condition=jnp.concatenate([jnp.zeros((1, len(ACTIONS))), one_hot]),
+      condition=jnp.pad(one_hot, ((1, 0), (0, 0))),
       source=source,
       predictable=source >= 0,
       label=jnp.full((self.length,), -1, jnp.int32),
@@ -87,19 +87,21 @@ class Navigation:
     `positions` tells where a walk went from there.
     """
     start_key = jax.random.split(key, 3)[1]
-    start = jax.random.randint(start_key, (), 0, self.rows * self.columns)
+    count = self.rows * self.columns
+    start = jax.random.randint(start_key, (), 0, count, jnp.int32)
     return jnp.stack(jnp.divmod(start, self.columns))
 
   def _walk(
     self, start: jax.Array, walk_key: jax.Array
   ) -> tuple[jax.Array, jax.Array]:
     """The cells of a walk, numbered by rows, [T], and its actions, [T - 1]."""
-    size = jnp.array([self.rows, self.columns])
+    size = jnp.array([[self.rows, self.columns]], jnp.int32)
     # The action with the largest number among those that stay in the grid.
-    numbers = jax.random.uniform(walk_key, (self.length - 1, len(ACTIONS)))
+    shape = self.length - 1, len(ACTIONS)
+    numbers = jax.random.uniform(walk_key, shape, jnp.float32)
 
     def step(position, numbers):
-      neighbours = position + _MOVES
+      neighbours = position[None, :] + _MOVES
       inside = jnp.all((neighbours >= 0) & (neighbours < size), axis=-1)
       action = jnp.argmax(jnp.where(inside, numbers, -1.0))
       return neighbours[action], (neighbours[action], action)

@@ -75,7 +75,7 @@ class ParityRecall(episode.Intervals):
     label = jnp.concatenate([unasked, parity])
     return episode.Episode(
       frames=jnp.concatenate([digits, answers]),
-      condition=jnp.zeros((self.length, 0)),
+      condition=jnp.zeros((self.length, 0), jnp.float32),
       source=jnp.full((self.length,), -1, jnp.int32),
       predictable=label >= 0,
       label=label,

@@ -74,7 +74,7 @@ class Rotation:
     room_key, place_key, heading_key, motion_key = jax.random.split(key, 4)
     scene = images.draw(room_key)
     place = rooms.draw_place(place_key, scene)
-    start = jax.random.uniform(heading_key, maxval=_TURN)
+    start = jax.random.uniform(heading_key, (), jnp.float32, maxval=_TURN)
     angles = self.angles(motion_key)
     frames = jax.vmap(
       lambda angle: rooms.render(
@@ -84,7 +84,7 @@ class Rotation:
     none = jnp.full((self.length,), -1, jnp.int32)
     return episode.Episode(
       frames=frames,
-      condition=jnp.zeros((self.length, 0)),
+      condition=jnp.zeros((self.length, 0), jnp.float32),
       source=none,
       predictable=angles >= _TURN,
       label=none,
@@ -97,7 +97,7 @@ class Rotation:
     where a turn is complete, at 2 pi.
     """
     low, high = np.array([_RAMP, _REMAINDER], np.float32).T
-    draws = jax.random.uniform(key, (2,))
+    draws = jax.random.uniform(key, (2,), jnp.float32)
     ramp, remainder = low + (high - low) * draws
     steps = jnp.arange(self.length, dtype=jnp.float32)
     # At constant speed, the way that is made in `steps` would have taken so

@@ -141,7 +141,8 @@ def paint(
   count = len(slices.backdrop.top)
   channels = [0.0] * 3
   for number in range(count):
-    part = jax.tree.map(lambda x, number=number: x[number], slices)
+    # [..., 1, W] beside rows [H, 1].
+    part = jax.tree.map(lambda x, i=number: x[i][..., None, :], slices)
     backdrop = part.backdrop
     second = (
       _second(part.windows, backdrop.near, backdrop.top, rows),

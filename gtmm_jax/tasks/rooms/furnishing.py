@@ -18,7 +18,7 @@ THINGS = 6
 # Around the horizon, in each of two rows.
 BUILDINGS = 36
 # Probability of a building at a place of the far row, and of the near one.
-_BUILDING = np.array([[0.85], [0.55]])
+_BUILDING = np.array([[0.85], [0.55]], np.float32)
 # Width of a painting's frame.
 _FRAME = 0.035
 
@@ -43,13 +43,16 @@ _TWO_COLORS = np.array([0, 0, 1, 1, 0, 1, 0, 0], bool)
 
 def within(draws: Array, low: ArrayLike, high: ArrayLike) -> Array:
   """Numbers from `low` to `high`, of numbers from 0 to 1."""
-  low, high = np.asarray(low, np.float32), np.asarray(high, np.float32)
+  low, high = (
+    np.array(limit, np.float32, ndmin=draws.ndim) for limit in (low, high)
+  )
   return low + (high - low) * draws
 
 
 def color(hue: Array, saturation: Array, value: Array) -> Array:
   """Colours [..., 3] of hues from 0 to 1, 0 for red."""
-  place = (hue[..., None] * 6 + np.array([0.0, 4.0, 2.0])) % 6
+  thirds = np.array([0.0, 4.0, 2.0], np.float32, ndmin=hue.ndim + 1)
+  place = (hue[..., None] * 6 + thirds) % 6
   pure = jnp.clip(jnp.abs(place - 3) - 1, 0, 1)
   return value[..., None] * (1 - saturation[..., None] * (1 - pure))
 
@@ -85,7 +88,7 @@ def draw_canvases(sizes: Array, colors: Array) -> Canvas:
     half_width=within(sizes[3], 0.18, 0.34),
     bottom=bottom,
     top=top,
-    frame=jnp.full((CANVASES,), _FRAME),
+    frame=jnp.full((CANVASES,), _FRAME, jnp.float32),
     split=split,
     disc=within(sizes[4], 0.25, 0.4) * (top - _FRAME - split),
   )
@@ -97,13 +100,14 @@ def draw_things(cells: Array, draws: Array, solid: Array) -> Things:
   scores = jnp.where(solid.reshape(-1), -1.0, cells)
   cell = jnp.argsort(-scores)[:THINGS]
   kind = jnp.floor(3 * draws[0]).astype(jnp.int32)
-  radius = jnp.array([0.10, 0.13, 0.15])[kind] + 0.1 * draws[1]
+  radius = jnp.array([0.10, 0.13, 0.15], jnp.float32)[kind] + 0.1 * draws[1]
   shift = (0.45 - radius)[:, None] * (2 * draws[3:5].T - 1)
+  corner = jnp.stack([cell % CELLS, cell // CELLS], -1)
   return Things(
     kind=kind,
-    position=jnp.stack([cell % CELLS, cell // CELLS], -1) + 0.5 + shift,
+    position=corner.astype(jnp.float32) + 0.5 + shift,
     radius=radius,
-    height=jnp.array([0.25, 0.0, 0.3])[kind] + 0.3 * draws[2],
+    height=jnp.array([0.25, 0.0, 0.3], jnp.float32)[kind] + 0.3 * draws[2],
     color=color(
       draws[5], within(draws[6], 0.6, 1.0), within(draws[7], 0.7, 1.0)
     ),

@@ -47,7 +47,7 @@ def make_scene(key: Array) -> Scene:
   """Draws a maze and all that is in it; pure, runs inside `jax.jit`."""
   # All at once, which is quicker to compile.
   sizes = [math.prod(shape) for shape in _DRAWS.values()]
-  numbers = jax.random.uniform(key, (sum(sizes),))
+  numbers = jax.random.uniform(key, (sum(sizes),), jnp.float32)
   parts = jnp.split(numbers, np.cumsum(sizes)[:-1])
   draws = {
     name: part.reshape(shape)
@@ -91,14 +91,16 @@ def draw_place(key: Array, scene: Scene) -> Array:
     x and y, [2], at least 0.3 from every wall.
   """
   cell_key, key = jax.random.split(key)
-  index = jnp.arange(CELLS)
-  x, y = jnp.floor(scene.things.position).astype(jnp.int32).T[..., None]
-  taken = jnp.any((index[:, None] == y[..., None]) & (index == x[..., None]), 0)
-  scores = jax.random.uniform(cell_key, taken.shape)
+  index = jnp.arange(CELLS, dtype=jnp.int32)
+  # By thing, row and column.
+  x, y = jnp.floor(scene.things.position).astype(jnp.int32).T[..., None, None]
+  in_row, in_column = index[None, :, None] == y, index[None, None, :] == x
+  taken = jnp.any(in_row & in_column, 0)
+  scores = jax.random.uniform(cell_key, taken.shape, jnp.float32)
   scores = jnp.where(taken | scene.solid, -1.0, scores)
   row, column = jnp.divmod(jnp.argmax(scores.reshape(-1)), CELLS)
-  shift = jax.random.uniform(key, (2,), minval=-0.2, maxval=0.2)
-  return jnp.stack([column, row]) + 0.5 + shift
+  shift = jax.random.uniform(key, (2,), jnp.float32, minval=-0.2, maxval=0.2)
+  return jnp.stack([column, row]).astype(jnp.float32) + 0.5 + shift
 
 
 def _maze(draws: Array) -> Array:
@@ -111,7 +113,9 @@ def _maze(draws: Array) -> Array:
   count = _CHAMBERS**2
   inner = np.arange(_CHAMBERS) < _CHAMBERS - 1
   can_east, can_north = inner[None, :], inner[:, None]
-  to_east, to_north = np.eye(count, k=1), np.eye(count, k=_CHAMBERS)
+  to_east, to_north = (
+    np.eye(count, k=k, dtype=np.float32) for k in (1, _CHAMBERS)
+  )
   east = jnp.where(can_east, draws[0], 2.0)
   north = jnp.where(can_north, draws[1], 2.0)
   # The heaviest wall of the easiest path between any two chambers.

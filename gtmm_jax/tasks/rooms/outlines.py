@@ -20,7 +20,7 @@ def farthest_first(things: Things, place: Array) -> Things:
   Of two things on one ray the nearer has the smaller product of the distances
   at which the ray enters and leaves, which is the same for all rays.
   """
-  offset = things.position - place
+  offset = things.position - place[None, :]
   order = jnp.argsort(things.radius**2 - jnp.sum(offset**2, -1))
   return jax.tree.map(lambda x: x[order], things)
 
@@ -39,16 +39,17 @@ def outline(
   Returns:
     Outlines [K, W] in the order of the things.
   """
-  x, y = (things.position - place).T[..., None]
+  x, y = (things.position - place[None, :]).T[..., None]
   kind, radius, height = (
     x[:, None] for x in (things.kind, things.radius, things.height)
   )
-  east, north = (x / view.length for x in view.direction)
+  east, north = ((x / view.length)[None, :] for x in view.direction)
   along, aside = x * east + y * north, y * east - x * north
   # Half of the way that is inside the thing's foot.
   half = jnp.sqrt(jnp.maximum(radius**2 - aside**2, 0))
   near, far = along - half, along + half
-  spread = jnp.maximum(along, 0.1) * view.part / (view.scale * view.length)
+  ahead = jnp.maximum(along, 0.1)
+  spread = ahead * view.part / (view.scale * view.length)[None, :]
   share = jnp.clip((radius - jnp.abs(aside)) / spread + 0.5, 0, 1)
   ball_top, ball_bottom = _ball(along, half, radius)
   is_ball, is_post = kind == BALL, kind == POST
@@ -64,7 +65,7 @@ def outline(
   facing += aside * (east * _SUN[1] - north * _SUN[0]) / radius
   light = (0.7 + 0.3 * facing) * dim(along)
   return columns.Outlines(
-    share=jnp.where((along > 0) & (along < reach), share, 0.0),
+    share=jnp.where((along > 0) & (along < reach[None, :]), share, 0.0),
     top=top,
     bottom=bottom,
     phase=jnp.where(is_ball | is_post, end * pitch, 0.0),

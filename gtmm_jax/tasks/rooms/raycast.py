@@ -4,6 +4,8 @@ A column of pixels is the mean of `RAYS` upright slices of it. Along the middle
 of each goes one ray, over the floor, until it meets a wall.
 """
 
+import math
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -37,7 +39,7 @@ def render(scene: Scene, pose: Array, height: int, width: int) -> Array:
     [H, W, 3] in [0, 1], a function of scene and pose alone.
   """
   scene, pose = jax.tree.map(jnp.asarray, (scene, pose))
-  focal = width / 2 / np.tan(FIELD_OF_VIEW / 2)
+  focal = width / 2 / math.tan(FIELD_OF_VIEW / 2)
   middles = (np.arange(width * RAYS) + 0.5) / RAYS - width / 2
   right = (middles / focal).reshape(width, RAYS).T.astype(np.float32)
   things = outlines.farthest_first(scene.things, pose[:2])

@@ -46,7 +46,7 @@ class Rooms:
 
   def draw(self, key: Array) -> Scene:
     """Draws one of the rooms, each as likely."""
-    number = jax.random.randint(key, (), 0, self.count)
+    number = jax.random.randint(key, (), 0, self.count, np.int32)
     return make_room(self.first + number.astype(np.uint32))
 
 

@@ -9,6 +9,7 @@ floor is seen at the slope (z - EYE) / d, wherever the camera looks.
 from typing import NamedTuple
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 
 Array = jax.Array
@@ -44,7 +45,8 @@ class View(NamedTuple):
 
   def row(self, slope: Array) -> Array:
     """The row at which what has a slope is seen, [..., RAYS, W]."""
-    return self.middle - self.scale * slope
+    scale = jnp.expand_dims(self.scale, tuple(range(slope.ndim - 1)))
+    return self.middle - scale * slope
 
 
 def dim(distance: Array) -> Array:

@@ -89,12 +89,14 @@ def _cross(
   """
   count = len(solid)
   bits = np.uint32(1) << np.arange(count, dtype=np.uint32)
-  bits = jnp.sum(jnp.where(solid, bits, np.uint32(0)), 1, dtype=jnp.uint32)
+  bits = jnp.where(solid, bits[None, :], np.uint32(0))
+  bits = jnp.sum(bits, 1, dtype=jnp.uint32)
   ahead, inverse = step > 0, 1 / step
 
   def meet(line, found):
     nearest, cell = found
-    distance = (line - start) * inverse
+    line = line.astype(jnp.int32)
+    distance = (line.astype(jnp.float32) - start) * inverse
     met = other + distance * other_step
     index = jnp.clip(met, 0, count - 1).astype(jnp.uint32)
     behind = jnp.where(ahead, bits[line], bits[line - 1]) >> index & 1
@@ -115,7 +117,8 @@ def _pick(table: Array, index: Array) -> Array:
   rows = table[..., None]
   picked = jnp.broadcast_to(rows[0], rows.shape[1:-1] + index.shape)
   for number in range(1, len(table)):
-    picked = jnp.where(index == number, rows[number], picked)
+    is_this = jnp.expand_dims(index == number, tuple(range(picked.ndim - 1)))
+    picked = jnp.where(is_this, rows[number], picked)
   return picked
 
 
@@ -170,11 +173,11 @@ def surface(
   inner = canvas.half_width - canvas.frame
   return (
     bricks,
-    style.colors * light,
+    style.colors * light[None, None, :],
     columns.Painting(
       rows=rows.reshape(4, 2, *reach.shape),
       shares=jnp.stack([share(canvas.half_width), share(inner)]),
-      colors=canvas.colors * light,
+      colors=canvas.colors * light[None, None, :],
     ),
   )
 
