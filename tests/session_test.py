@@ -555,6 +555,14 @@ def test_a_run_of_rotation_measures_its_dreams_beside_copies(
   assert sorted(os.listdir(tmp_path / 'figures')) == FIGURES
   out = capsys.readouterr().out
   assert 'random rooms' in out and 'structural similarity' in out
+  # What takes long is said before it is done.
+  said = [line for line in out.splitlines() if line.endswith(' ...')]
+  assert said == [
+    'compiling the first state ...',
+    'compiling ...',
+    'evaluating on 2 held-out episodes ...',
+    'drawing results, episodes, memory ...',
+  ]
   assert 'entropy' not in out
 
 
