@@ -58,11 +58,14 @@ class Training:
     self._task = self._bar.add_task('', total=last, completed=first)
 
   def __enter__(self) -> 'Training':
-    self._bar.start()
+    if self._console.is_terminal:
+      self._bar.start()
     return self
 
   def __exit__(self, *_: Any) -> None:
-    self._bar.stop()
+    # rich 13 prints an empty line for a bar that was not shown.
+    if self._console.is_terminal:
+      self._bar.stop()
 
   def advance(self, step: int) -> None:
     """Moves on to `step`."""

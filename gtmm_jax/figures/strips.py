@@ -219,6 +219,7 @@ def _lay_out(
   hair = 1e-6
   extent = (hair, size[1] - hair, size[0] - hair, hair)
   axes.imshow(canvas, extent=extent, interpolation='nearest')
+  axes.set(xlim=(0, size[1]), ylim=(size[0], 0), aspect='auto')
   return figure
 
 
