@@ -99,6 +99,17 @@ def test_written_out_derivatives_are_those_of_the_equation(name):
     assert any(np.any(leaf) for leaf in _derivatives(equation, x, x)['first'])
 
 
+def test_arguments_may_be_given_by_their_names():
+  keys, memory = jnp.ones((1, 2)), jnp.array([[1.0, 2.0], [3.0, 5.0]])
+  slope = jax.grad(
+    lambda memory: addressing.cosine_similarity(memory=memory, keys=keys).sum()
+  )
+  expected = slope(memory)
+  assert np.abs(expected).max() > 0.1
+  with derivatives.written_out():
+    np.testing.assert_allclose(slope(memory), expected, rtol=1e-5, atol=1e-7)
+
+
 def _program(is_on):
   x = jnp.ones((2, 3))
   context = derivatives.written_out() if is_on else contextlib.nullcontext()

@@ -8,6 +8,7 @@ mode are the same but for rounding; second ones are those that JAX derives.
 
 import contextlib
 import functools
+import inspect
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -36,7 +37,7 @@ def written_out() -> Iterator[None]:
     with _is_on(True):
       yield
   except TypeError as error:
-    if 'custom_vjp' not in str(error):
+    if 'forward-mode' not in str(error):
       raise
     raise TypeError(
       'Forward-mode derivatives (jvp, jacfwd, linearize, hessian) need plain '
@@ -91,8 +92,11 @@ def with_backward(
       forward, lambda saved, cotangent: backward(saved[0], cotangent, *saved[1])
     )
 
+    signature = inspect.signature(equation)
+
     @functools.wraps(equation)
-    def chosen(*arguments):
+    def chosen(*arguments, **named):
+      arguments = signature.bind(*arguments, **named).args
       return (written if are_written_out(arguments) else equation)(*arguments)
 
     return chosen
