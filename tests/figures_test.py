@@ -355,6 +355,7 @@ def test_held_out_episodes_are_rings_and_the_floor_is_a_line():
     ('without=none', 'nothing left out'),
     ('top_k=4', 'reading 4 slots by each addressing'),
     ('learning_rate=0.001', 'learning rate 0.001'),
+    ('ntm-learning_rate=5e-05-seed=-1', 'NTM, learning rate 5e-05, seed -1'),
     ('my-own run', 'my-own run'),
   ],
 )

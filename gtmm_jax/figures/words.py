@@ -38,7 +38,13 @@ def in_print(label: str) -> str:
   Returns:
     Names of models and words for flags; a label without any stays as it is.
   """
-  pieces = label.split('-')
+  pieces: list[str] = []
+  for piece in label.split('-'):
+    # The hyphen of a number, such as 5e-05 or -1, is of the value before it.
+    is_number = not piece.isidentifier() and '=' not in piece
+    if is_number and pieces and '=' in pieces[-1]:
+      piece = f'{pieces.pop()}-{piece}'
+    pieces.append(piece)
   found = [_piece(piece) for piece in pieces]
   # In other labels a hyphen is a hyphen.
   return ', '.join(found) if found != pieces else label
