@@ -1,6 +1,7 @@
 """Files of episodes: what is read of them, and every way to be wrong."""
 
 import hashlib
+import io
 import os
 import re
 import struct
@@ -254,6 +255,22 @@ def test_a_header_that_is_nested_too_deep_is_told(file, shape):
   assert len(str(error.value)) < len(str(file)) + 200
   file.write_bytes(array)
   _refused(file, 'damaged .npy')
+  with pytest.raises(DataError) as error:
+    _read(file)
+  assert len(str(error.value)) < len(str(file)) + 200
+
+
+@pytest.mark.parametrize('bracket', [b'(', b')', b'{', b'}', b"'"])
+def test_a_header_that_has_lost_a_bracket_is_told(file, bracket):
+  written = io.BytesIO()
+  np.save(written, _FRAMES)
+  array = written.getvalue().replace(bracket, b' ', 1)
+  file.write_bytes(array)
+  _refused(file, 'damaged .npy')
+  # So large that its checksum is not looked at with the header.
+  with zipfile.ZipFile(file, 'w') as archive:
+    archive.writestr('frames.npy', array + bytes(2**20))
+  _refused(file, 'frames cannot be read', 'fetch the file again')
 
 
 # What a message says of arrays that hold twenty episodes.

@@ -5,6 +5,7 @@ import math
 import pathlib
 import struct
 import textwrap
+import tokenize
 import zipfile
 import zlib
 from collections.abc import Callable, Iterator
@@ -32,8 +33,10 @@ _DAMAGE = (
   MemoryError,
   OSError,
   RuntimeError,
+  SyntaxError,
   ValueError,
   struct.error,
+  tokenize.TokenError,
 )
 
 
@@ -97,7 +100,7 @@ def _single_array(file: pathlib.Path, stream: Any) -> str:
   try:
     shape, _, dtype = _read_header(stream)
   except _DAMAGE as error:
-    return f'is a damaged .npy file ({error}); save or fetch it again.'
+    return f'is a damaged .npy file ({_brief(error)}); save or fetch it again.'
   way = 'uint8 [N, T, H, W, C]'
   if len(shape) == 4:
     way = doubts.to_five_axes(shape)
@@ -261,8 +264,12 @@ def _data_offset(file: pathlib.Path, info: zipfile.ZipInfo) -> int:
 
 
 def _damaged(file: pathlib.Path, name: str, why: Any) -> DataError:
-  brief = textwrap.shorten(str(why), _LONGEST_REASON, placeholder=' ...')
   return DataError(
-    f'{file}: {name} cannot be read ({brief or "it is nested too deep"}); save '
-    f'or fetch the file again.'
+    f'{file}: {name} cannot be read ({_brief(why)}); save or fetch the file '
+    f'again.'
   )
+
+
+def _brief(why: Any) -> str:
+  brief = textwrap.shorten(str(why), _LONGEST_REASON, placeholder=' ...')
+  return brief or 'it is nested too deep'
