@@ -84,7 +84,7 @@ _LARGEST_SEED = 2**32 - 1
 # Devices count in 32 bits.
 _LARGEST = 2**31 - 1
 # On the CPU each has a device of its own.
-_MOST_REPLICAS = 1024
+MOST_REPLICAS = 1024
 # Of the associative memory: all slots are read, by all of its parts.
 _WHOLE = {'top_k': 0, 'nearest': 'exact', 'without': 'none'}
 # Frames from which on the paper's lower learning rate applies.
@@ -225,7 +225,7 @@ def _check(settings: Settings) -> None:
     if value < least:
       raise ValueError(f'--{name} is {value}; it must be at least {least}.')
   for name, value in dataclasses.asdict(settings).items():
-    most = _MOST_REPLICAS if name == 'replicas' else _LARGEST
+    most = MOST_REPLICAS if name == 'replicas' else _LARGEST
     if isinstance(value, int) and name != 'seed' and value > most:
       raise ValueError(f'--{name} is {value}; it must be at most {most}.')
   if settings.seed > _LARGEST_SEED:

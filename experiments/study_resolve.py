@@ -23,6 +23,7 @@ import continuation
 import preparation
 import run
 from absl import flags
+from settings import MOST_REPLICAS
 
 from gtmm_jax import presets, records, replicas
 from gtmm_jax.checkpoints import CheckpointMismatch
@@ -56,10 +57,10 @@ def resolve(
     except (ValueError, flags.Error) as error:
       found[name] = {'problem': str(error)}
   # As many as the run with most replicas takes; others then have theirs, too.
-  most = max(preset.replicas for preset in presets.PRESETS.values())
-  replicas.prepare_cpu_devices(
-    max([most, *(each.replicas or 0 for each in requests.values())])
-  )
+  counts = [preset.replicas for preset in presets.PRESETS.values()]
+  counts += [each.replicas or 0 for each in requests.values()]
+  # More are a mistake, which is found when the cell is resolved.
+  replicas.prepare_cpu_devices(max(n for n in counts if n <= MOST_REPLICAS))
   load = _remembering(preparation.load_images)
   # Cells that read the same data follow on each other.
   for name in sorted(requests, key=lambda name: _data(requests[name])):

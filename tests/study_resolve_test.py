@@ -37,6 +37,7 @@ _WRONG = {
   'steps': ({'steps': 0}, '--steps is 0'),
   'rate': ({'learning_rate': float('inf')}, '--learning_rate is inf'),
   'replicas': ({'replicas': -1}, '--replicas is -1'),
+  'many replicas': ({'replicas': 10**6}, 'at most 1024'),
   'sizes': ({'recall': 11}, 'recall'),
   'other model': ({'top_k': 2}, '--top_k means nothing to ntm'),
   'other task': ({'rows': 3}, '--rows means nothing'),
