@@ -10,6 +10,14 @@ import pathlib
 import sys
 from typing import Any
 
+# Its parts lie beside it, however it is started.
+sys.path.insert(0, str(pathlib.Path(__file__).parent))
+
+import signals
+
+if __name__ == '__main__':
+  signals.watch('nothing was drawn')
+
 import command
 import places
 from absl import app, flags

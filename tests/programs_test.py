@@ -20,6 +20,7 @@ EXPERIMENTS = ROOT / 'experiments'
 PROGRAMS = {
   'run': ['--workdir=made'],
   'show_task': ['--output=made'],
+  'show_table': [],
   'study': [f'--grid={EXPERIMENTS}/grids/tasks.json', '--folder=made'],
   'copy_task': ['--workdir=made'],
   'benchmark': ['--parameters'],
@@ -70,10 +71,10 @@ def _refused(program, tmp_path, **variables):
   return result.stderr
 
 
-# record_rotation uses the CPU alone, whatever is asked for.
+# One uses the CPU alone, whatever is asked for, the other no device at all.
 @pytest.mark.slow
 @pytest.mark.parametrize(
-  'program', [name for name in PROGRAMS if name != 'record_rotation']
+  'program', sorted(PROGRAMS.keys() - {'record_rotation', 'show_table'})
 )
 @pytest.mark.parametrize('platform', ['cuda', 'tpu', 'abacus'])
 def test_no_program_starts_on_a_device_that_is_not_there(
