@@ -109,7 +109,7 @@ def room_for_data(layout: Layout) -> int:
 
 
 def memory(layout: Layout) -> int:
-  """Bytes that each device of a layout has; those of the CPU share them."""
+  """Returns the bytes of each device; devices of the CPU share its memory."""
   limit = _limit(layout)
   return _machine_memory() // len(layout.devices) if limit is None else limit
 

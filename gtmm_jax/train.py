@@ -225,7 +225,7 @@ def train_step(
 
 
 def reset_totals(state: TrainState) -> TrainState:
-  """The same state with the sums over batches at zero."""
+  """Returns the same state with the sums over batches at zero."""
   return state._replace(
     totals=jax.tree.map(jnp.zeros_like, state.totals),
     gradient_norm=jnp.zeros_like(state.gradient_norm),

@@ -43,12 +43,12 @@ class Directory(NamedTuple):
     return pathlib.Path(self.manager.directory)
 
   def steps(self) -> list[int]:
-    """The steps of the checkpoints, the latest first."""
+    """Lists the steps of the checkpoints, the latest first."""
     return sorted(self.manager.all_steps(), reverse=True)
 
 
 class Restored(NamedTuple):
-  """What was found.
+  """A checkpoint that was restored, and those that were passed over.
 
   Attributes:
     step: of the checkpoint.

@@ -30,7 +30,7 @@ class Leaf(NamedTuple):
 
 
 def checksum(data: bytes) -> str:
-  """The SHA-256 of the bytes, in hexadecimal digits."""
+  """Computes the SHA-256 of bytes, in hexadecimal digits."""
   return hashlib.sha256(data).hexdigest()
 
 
@@ -52,11 +52,14 @@ def as_json(tree: Tree) -> dict[str, list[Any]]:
 
 
 def require_as_written(saved: dict[str, Leaf], written: Any) -> None:
-  """Raises `Damaged` where a checkpoint says it holds what was not written.
+  """Checks that a checkpoint names the leaves that were written.
 
   Args:
     saved: what orbax says that it holds.
     written: from `as_json`, when it was written.
+
+  Raises:
+    Damaged: names the first leaf that differs.
   """
   try:
     expected = {
@@ -71,7 +74,7 @@ def require_as_written(saved: dict[str, Leaf], written: Any) -> None:
 
 
 def require_checksums(tree: Tree, written: dict[str, list[Any]]) -> None:
-  """Raises `Damaged` that names the first leaf whose checksum is another."""
+  """Checks checksums; raises `Damaged` that names the first that differs."""
   for name, found in _checksums(tree).items():
     if written[name][2] != found:
       raise Damaged(f'leaf {name} is not as it was written')

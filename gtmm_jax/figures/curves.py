@@ -89,7 +89,7 @@ def over_training(run: Run, name: str) -> Curve | None:
 
 
 def held_out(run: Run, name: str) -> Curve | None:
-  """One of the metrics `[R]` of held-out episodes, by training step.
+  """Returns a metric `[R]` of held-out episodes, by training step.
 
   From the lines of metrics that have an entry `held_out`, and from the
   evaluation, which has more episodes, in place of a line of its step.

@@ -18,7 +18,7 @@ _LETTERS = 9  # Their size in points.
 def entries(
   runs: Sequence[Run], styles: Sequence[dict[str, Any]]
 ) -> dict[str, Line2D]:
-  """A line for each run, by its words: its label, and replicas left out."""
+  """Makes a line for each run, by its label and the replicas that are left."""
   found = {}
   for run, style in zip(runs, styles, strict=True):
     kept = alive(run)

@@ -34,7 +34,7 @@ class Walk(NamedTuple):
 def extent(
   walk: np.ndarray, grid: tuple[int, int] | None
 ) -> tuple[tuple[int, int], np.ndarray, str]:
-  """Rows and columns of the map, its upper left cell, and how it is cut."""
+  """Returns the map's rows and columns, its corner, and how it is cut."""
   corner = walk.min(axis=0)
   rows, columns = (walk.max(axis=0) - corner + 1).tolist()
   if grid is None:

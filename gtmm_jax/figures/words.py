@@ -30,7 +30,7 @@ _STORED = {
 
 
 def in_print(label: str) -> str:
-  """Words for a label that is made of flags, as cells of studies have them.
+  """Puts a label that is made of flags into words, as for cells of studies.
 
   Args:
     label: values of `--model` and FLAG=VALUE, joined by '-'.

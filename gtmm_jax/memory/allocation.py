@@ -49,7 +49,7 @@ def update_usage(
 
 @derivatives.with_backward(gradients.free_slots)
 def free_slots(usage: Array, free_gates: Array, read_weights: Array) -> Array:
-  """Usage after reads freed some slots: usage prod_r (1 - f_r w_r).
+  """Computes usage after reads freed slots: usage prod_r (1 - f_r w_r).
 
   Args:
     usage: in [0, 1], [..., N].
@@ -95,7 +95,7 @@ def _rank(order: Array) -> Array:
 
 @derivatives.with_backward(gradients.allocate)
 def allocate(usage: Array, order: Array, rank: Array) -> Array:
-  """Weights on the freest slots, in a given order.
+  """Computes weights on the freest slots, in a given order.
 
   Args:
     usage: above 0, [..., N].

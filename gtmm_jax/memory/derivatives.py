@@ -46,7 +46,7 @@ def written_out() -> Iterator[None]:
 
 
 def are_written_out(*arguments: Tree) -> bool:
-  """Whether backward passes that are written out apply to these arguments."""
+  """Returns whether written-out backward passes apply to these arguments."""
   return bool(_is_on.value) and not any(
     map(_is_shared_out, jax.tree.leaves(arguments))
   )
@@ -105,12 +105,12 @@ def with_backward(
 
 
 def keep(x: Tree) -> Tree:
-  """Marks what `sparing` keeps; the same values."""
+  """Marks what `sparing` keeps, and returns the same values."""
   return checkpoint_name(x, _KEPT)
 
 
 def sparing(part: Callable[..., Tree]) -> Callable[..., Tree]:
-  """A part of a core's step of which less is kept for going back.
+  """Makes a part of a core's step keep less for its backward pass.
 
   What JAX keeps of a step is several times a core's state: more than half of
   the memory that going back takes. To write and read it takes no less time than

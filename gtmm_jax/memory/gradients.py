@@ -19,7 +19,7 @@ Array = jax.Array
 def product(
   arguments: tuple[Array, Array], cotangent: Array, transposed: Array
 ) -> tuple[Array, Array]:
-  """Of `products.product`; given the transposed kernel."""
+  """Differentiates `products.product`, given the transposed kernel."""
   x, _ = arguments
   rows, back = (each.reshape(-1, each.shape[-1]) for each in (x, cotangent))
   return cotangent @ transposed, rows.T @ back
@@ -32,7 +32,7 @@ def cosine_similarity(
   *,
   epsilon: float,
 ) -> tuple[Array, Array]:
-  """Of `addressing.cosine_similarity`; given its value."""
+  """Differentiates `addressing.cosine_similarity`, given its value."""
   keys, memory = arguments
   key_norms, slot_norms = (
     jnp.sqrt(jnp.square(vectors).sum(-1) + epsilon) for vectors in arguments
@@ -53,7 +53,7 @@ def cosine_similarity(
 def softmax(
   arguments: tuple[Array], cotangent: Array, weights: Array
 ) -> tuple[Array]:
-  """Of a softmax over the last axis; given its value."""
+  """Differentiates a softmax over the last axis, given its value."""
   del arguments
   mean = (weights * cotangent).sum(-1, keepdims=True)
   return (weights * (cotangent - mean),)
@@ -62,7 +62,7 @@ def softmax(
 def by_slot(
   arguments: tuple[Array, Array], cotangent: Array
 ) -> tuple[Array, None]:
-  """Of `reading.by_slot`, its own inverse, so that nothing is added up."""
+  """Differentiates `reading.by_slot`, whose map is its own inverse."""
   _, age = arguments
   return jnp.take_along_axis(cotangent, age, axis=-1), None
 
@@ -70,7 +70,7 @@ def by_slot(
 def free_slots(
   arguments: tuple[Array, Array, Array], cotangent: Array
 ) -> tuple[Array, Array, Array]:
-  """Of `allocation.free_slots`."""
+  """Differentiates `allocation.free_slots`."""
   usage, gates, weights = arguments
   kept = 1.0 - gates[..., None] * weights
   heads = [kept[..., head, :] for head in range(kept.shape[-2])]
@@ -92,7 +92,7 @@ def free_slots(
 def allocate(
   arguments: tuple[Array, Array, Array], cotangent: Array
 ) -> tuple[Array, None, None]:
-  """Of `allocation.allocate`."""
+  """Differentiates `allocation.allocate`."""
   usage, order, rank = arguments
   ordered = jnp.take_along_axis(usage, order, axis=-1)
   one = jnp.ones_like(ordered[..., :1])
@@ -113,7 +113,7 @@ def allocate(
 def update_link(
   arguments: tuple[Array, Array, Array], cotangent: Array
 ) -> tuple[Array, Array, Array]:
-  """Of `allocation.update_link`."""
+  """Differentiates `allocation.update_link`."""
   link, weights, precedence = arguments
   diagonal = jnp.eye(link.shape[-1], dtype=bool)
   diagonal = jnp.broadcast_to(diagonal, link.shape)
@@ -135,7 +135,7 @@ def update_link(
 def follow_links(
   arguments: tuple[Array, Array], cotangents: tuple[Array, Array]
 ) -> tuple[Array, Array]:
-  """Of `allocation.follow_links`."""
+  """Differentiates `allocation.follow_links`."""
   link, weights = arguments
   forward, backward = cotangents
   weights = jnp.broadcast_to(weights[..., None, :], forward.shape)

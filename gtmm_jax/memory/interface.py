@@ -232,5 +232,5 @@ def strength_bias(initial: float, strength: core.Strength) -> float:
 def initial_tag(
   batch: tuple[int, ...], word_size: int, latent_size: int
 ) -> Array | None:
-  """The tag before the first step: zeros [..., W - Z], None if Z is 0."""
+  """Makes the tag before the first step: zeros [..., W - Z], None if Z is 0."""
   return core.zeros(*batch, word_size - latent_size) if latent_size else None

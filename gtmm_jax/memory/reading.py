@@ -173,7 +173,7 @@ def rows(memory: Array, index: Array) -> Array:
 
 
 def by_slot(by_age: Array, stored: Array) -> Array:
-  """What is said of ages 0, 1, ..., as said of slots; [..., R, N] both.
+  """Reorders values by age into values by slot; [..., R, N] both.
 
   Slot n holds what is (stored - 1 - n) mod N steps old.
   """

@@ -19,7 +19,7 @@ from gtmm_jax.records import documents, workdir
 
 
 class History(NamedTuple):
-  """What lines up to a step come to.
+  """The state of the lines up to a step.
 
   Attributes:
     missing: steps of the lines that are not there, in their order.
@@ -77,7 +77,7 @@ def mend(
   until: int,
   blank: Callable[[int], Mapping[str, Any]],
 ) -> Path:
-  """Puts lines in order, and lines that say so in the place of those lost.
+  """Puts lines in order, and a line marked `lost` in each gap.
 
   Args:
     folder: the workdir.

@@ -125,7 +125,7 @@ def of_marks(what: str, marks: np.ndarray) -> tuple[str, ...]:
 
 
 def of_held_out(count: int) -> tuple[str, ...]:
-  """Doubts that a single held-out episode tells much.
+  """Doubts results that a single held-out episode gives.
 
   Args:
     count: of held-out episodes.

@@ -82,7 +82,7 @@ class Navigation:
     )
 
   def start(self, key: jax.Array) -> jax.Array:
-    """Row and column of the first frame's cell, int [2], given `sample`'s key.
+    """Draws the row and column of the first cell, int [2], by `sample`'s key.
 
     `positions` tells where a walk went from there.
     """
