@@ -90,6 +90,8 @@ def main(_: list[str]) -> None:
   console = command.console()
   try:
     _study(console)
+  except OSError as error:
+    command.fail(f'{error}; {signals.GOES_ON}.')
   except signals.Stopped as stopped:
     signals.leave(stopped)
 
@@ -170,7 +172,7 @@ def _told(cell: Cell) -> tuple[str, bool]:
     if not study_cells.is_done(cell):
       return 'left no evaluation', True
     ratio = study_rows.read([cell.workdir])['summary']['ratio']
-  except (ValueError, KeyError, TypeError) as error:
+  except (ValueError, LookupError, TypeError, OSError) as error:
     return f'left damaged records: {error!r}', True
   told = '- (nothing predictable, or too few steps to tell)'
   if ratio is not None:
