@@ -8,7 +8,8 @@ import pathlib
 import numpy as np
 import pytest
 
-from gtmm_jax import records
+from gtmm_jax import figures, records
+from gtmm_jax.figures import curves
 
 
 def _evaluation(**changes):
@@ -495,3 +496,28 @@ def test_a_run_that_has_not_settled_has_no_ratio():
   summary = records.summarise(_evaluation(), has_settled=False)
   assert summary.pop('ratio') is None
   assert None not in summary.values()
+
+
+@pytest.mark.parametrize('order', [1, -1])
+def test_a_run_without_a_value_is_pooled_with_nulls(order):
+  """As of a line that was lost, or of a metric that one run alone knows."""
+  lost = {'step': 5, 'failed_at': [None], 'kl': None, 'lost': True}
+  whole = {
+    'step': 5,
+    'failed_at': [None, 4],
+    'kl': [[1.0, 2.0], [3.0, 4.0]],
+    'dream_error': [0.1, 0.2],
+    'held_out': {'episodes': 9, 'kl_last': [7.0, 8.0]},
+    'predictable': [0.0, 1.0],
+  }
+  pooled = records.pool([whole, lost][::order])
+  for found, own, none in (
+    (pooled['dream_error'], [0.1, 0.2], None),
+    (pooled['held_out']['kl_last'], [7.0, 8.0], None),
+    (pooled['kl'], whole['kl'], [None, None]),
+  ):
+    assert found == ([*own, none] if order == 1 else [none, *own])
+  assert pooled['held_out']['episodes'] == 9 and pooled['lost']
+  assert pooled['predictable'] == [0.0, 1.0]
+  run = figures.Run('pooled', [pooled], None)
+  np.testing.assert_array_equal(curves.held_out(run, 'kl_last').mean, [7.0])

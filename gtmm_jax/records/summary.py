@@ -100,8 +100,9 @@ def pool(runs: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
       runs that differ in their seed.
 
   Returns:
-    One of the same kind: what each has a list of R values of, by replica, is
-    one list of all replicas, run by run; the rest is the first's.
+    One of the same kind: what runs have a list of R values of, by replica, is
+    one list of all replicas, run by run, with nulls for a run that has none;
+    the rest is of the first run that has it.
   """
   counts = [len(run['failed_at']) for run in runs]
   return _pool(runs, counts)
@@ -111,18 +112,27 @@ def _pool(
   parts: Sequence[Mapping[str, Any]], counts: Sequence[int]
 ) -> dict[str, Any]:
   pooled = {}
-  for name, first in parts[0].items():
+  for name in dict.fromkeys(name for part in parts for name in part):
     values = [part.get(name) for part in parts]
-    if all(isinstance(value, Mapping) for value in values):
-      pooled[name] = _pool(values, counts)
+    known = next((value for value in values if value is not None), None)
+    if isinstance(known, Mapping):
+      pooled[name] = _pool([value or {} for value in values], counts)
     elif name not in _OF_TIME and all(
-      isinstance(value, list) and len(value) == count
+      value is None or (isinstance(value, list) and len(value) == count)
       for value, count in zip(values, counts, strict=True)
     ):
-      pooled[name] = [each for value in values for each in value]
+      pooled[name] = known and [
+        each
+        for value, count in zip(values, counts, strict=True)
+        for each in value or [_nulls(known[0])] * count
+      ]
     else:
-      pooled[name] = first
+      pooled[name] = known
   return pooled
+
+
+def _nulls(like: Any) -> Any:
+  return [_nulls(each) for each in like] if isinstance(like, list) else None
 
 
 def summarise(
