@@ -149,9 +149,10 @@ def check(folder: pathlib.Path) -> None:
 
 def seal(folder: pathlib.Path, since: float) -> None:
   """Puts its SHA-256 beside each entry that was written since a time."""
-  with contextlib.suppress(OSError):
-    for entry in folder.glob(f'*{_ENTRY}'):
-      seal = entry.with_name(entry.name + _SEAL)
+  for entry in folder.glob(f'*{_ENTRY}'):
+    seal = entry.with_name(entry.name + _SEAL)
+    # Another program may delete one meanwhile.
+    with contextlib.suppress(OSError):
       if entry.stat().st_mtime >= since and not seal.exists():
         seal.write_bytes(_digest(entry))
 

@@ -137,6 +137,24 @@ def test_an_entry_without_a_seal_is_kept_for_an_hour(folder):
   assert not list(folder.glob('*.sha256'))
 
 
+def test_an_entry_that_goes_meanwhile_leaves_the_others_to_be_sealed(
+  folder, monkeypatch
+):
+  for seal in folder.glob('*.sha256'):
+    seal.unlink()
+  digest, gone = compilation_cache._digest, []
+
+  def one_is_gone(entry):
+    if not gone:
+      gone.append(entry)
+      entry.unlink()
+    return digest(entry)
+
+  monkeypatch.setattr(compilation_cache, '_digest', one_is_gone)
+  compilation_cache.seal(folder, since=0)
+  assert len(_names(folder)) == len(list(folder.glob('*.sha256'))) == 1
+
+
 def test_the_oldest_entries_make_room(folder, monkeypatch):
   monkeypatch.setattr(compilation_cache, '_LARGEST', 1999)
   compilation_cache._tidy(folder.parent)
