@@ -83,8 +83,7 @@ def without_folders(command: str) -> str:
   The program is named by its last two parts; values that are paths, or that
   name a folder or a file, become FOLDER.
   """
-  words = shlex.split(command)
-  python, program, *given = words[:2] + words[2:]
+  python, program, *given = shlex.split(command)
   told = [python, '/'.join(pathlib.Path(program).parts[-2:])]
   is_value = False
   for word in given:

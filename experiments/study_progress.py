@@ -47,11 +47,14 @@ class Shown:
     self._count()
 
   def __enter__(self) -> 'Shown':
-    self._bars.start()
+    # rich 13 prints an empty line for bars that were not shown.
+    if self._console.is_terminal:
+      self._bars.start()
     return self
 
   def __exit__(self, *_: Any) -> None:
-    self._bars.stop()
+    if self._console.is_terminal:
+      self._bars.stop()
 
   def begin(self, name: str, steps: int) -> None:
     """Says that a cell's run has begun, which is to take so many steps."""
