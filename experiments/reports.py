@@ -99,7 +99,7 @@ class Reports:
 
 
 def step_of(state: train.TrainState) -> int:
-  """The steps that were trained; of all replicas, on the devices."""
+  """Returns how many steps a state was trained for; reads it off the devices."""
   return int(replicas.gather(state.step)[0])
 
 

@@ -18,7 +18,7 @@ sys.path.insert(0, str(pathlib.Path(__file__).parent))
 import signals
 
 if __name__ == '__main__':
-  signals.watch('nothing was trained yet')
+  signals.watch(signals.GOES_ON)
 
 import command
 import compilation_cache

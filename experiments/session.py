@@ -24,7 +24,6 @@ from settings import describe
 from gtmm_jax import checkpoints, replicas
 
 # What is told where a signal ends the program at once.
-_AGAIN = 'nothing new was trained yet; the same command goes on'
 _KEPT = 'the last whole checkpoint is kept; the same command goes on from there'
 _TRAINED = (
   'training is complete and saved; the same command evaluates and draws'
@@ -64,7 +63,7 @@ def _go_on(prepared: Prepared, console: Console) -> None:
   with silence.storage(), signals.deferred(_KEPT):
     directory = checkpoints.open_directory(prepared.workdir / 'checkpoints')
     try:
-      with signals.at_once(_AGAIN):
+      with signals.at_once(training.NOTHING_NEW):
         start = _restore(prepared, directory, programs.initialise, console)
         images = own_frames.Training(prepared.layout, prepared.images)
         if start.state is None:

@@ -20,7 +20,7 @@ from typing import NoReturn
 
 _NAMES = ('SIGINT', 'SIGTERM', 'SIGHUP')
 ENDING = [getattr(signal, name) for name in _NAMES if hasattr(signal, name)]
-# Of a program that is started again for what is left.
+# Of a program that is started again for what is left; true at any moment.
 GOES_ON = 'the same command goes on with what is left'
 _BROKEN_PIPE = 13
 # Seconds in which a signal that comes twice is one: `timeout` and shells send
@@ -134,7 +134,7 @@ def at_once(says: str) -> Iterator[None]:
 
 
 def received() -> int | None:
-  """The number of the signal that the program is to end for, if one came."""
+  """Returns the number of the signal to end for, None before one came."""
   return _watch.first
 
 
@@ -178,7 +178,7 @@ def _receive(number: int) -> None:
       _forget_terminals()
     if is_first and _watch.defers:
       _watch.first, _watch.at = number, now
-      _say(number, 'what is at hand is finished first; once more ends at once')
+      _say(number, 'finishes what is at hand; a second signal ends it at once')
       return
     is_same = number == _watch.first and now - _watch.at < _TWICE
     if is_same or (number == _BROKEN_PIPE and not is_first):

@@ -14,6 +14,8 @@ from rich.console import Console
 
 from gtmm_jax import replicas, train
 
+# What is told where a signal ends the program before its first step.
+NOTHING_NEW = 'nothing new was trained yet; the same command goes on'
 # Seconds of training between two looks at the device.
 _PORTION = 0.5
 
@@ -56,8 +58,7 @@ def train_on(
 
   # The first step on its own, since it waits for the compiler.
   began = time.perf_counter()
-  again = 'nothing new was trained yet; the same command goes on'
-  with signals.at_once(again), progress.saying('compiling', console):
+  with signals.at_once(NOTHING_NEW), progress.saying('compiling', console):
     state = jax.block_until_ready(programs.advance(state, images_at(step), 1))
   step += 1
   console.print(f'compiled in {time.perf_counter() - began:.1f} s')

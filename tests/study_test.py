@@ -423,7 +423,7 @@ def test_a_signal_ends_the_run_and_begins_no_further_one(
   assert 'Ends perfect_recall-dnc' in out and 'killed' not in out
   name = number.name
   assert [line.partition(';')[0] for line in err.splitlines()] == [
-    f'-c: {name}: what is at hand is finished first',
+    f'-c: {name}: finishes what is at hand',
     f'-c: {name}: the same command goes on with what is left.',
   ]
   assert (tmp_path / 'saved').exists()
