@@ -99,7 +99,7 @@ class Reports:
 
 
 def step_of(state: train.TrainState) -> int:
-  """Returns how many steps a state was trained for; reads it off the devices."""
+  """Returns how many steps a state on the devices was trained for."""
   return int(replicas.gather(state.step)[0])
 
 
