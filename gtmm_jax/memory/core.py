@@ -112,7 +112,7 @@ def require_strength(strength: float) -> None:
   # Written so that "not a number" fails, too.
   if not (isinstance(strength, numbers.Real) and 1 < strength < math.inf):
     raise ValueError(
-      f'initial_strength is {strength}; it must be a number above 1.'
+      f'initial_strength is {strength!r}; it must be a number above 1.'
     )
 
 

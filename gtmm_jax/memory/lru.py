@@ -217,7 +217,9 @@ class LRU(nn.RNNCellBase):
     """A blank memory with the leading axes of `input_shape`."""
     core.require_settings(self)
     if not (isinstance(self.decay, numbers.Real) and 0 <= self.decay < 1):
-      raise ValueError(f'decay is {self.decay}; it must be in [0, 1).')
+      raise ValueError(
+        f'decay is {self.decay!r}; it must be a number in [0, 1).'
+      )
     batch, heads = input_shape[:-1], self.read_heads
     return LRUState(
       controller=LSTM(self.controller_size, parent=None).initialize_carry(
