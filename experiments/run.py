@@ -162,9 +162,10 @@ def main(_: list[str]) -> None:
       raise
     why = str(error).split('\n')[0]
     command.fail(
-      f'The device has too little memory ({why}). Keep less with '
-      f'--recompute=everything, or name another --workdir and take fewer '
-      f'--replicas or a smaller --batch_size.'
+      f'The device has too little memory ({why}). Go on here with '
+      f'--recompute=everything and --evaluate_every=0, which keep less; or '
+      f'name another --workdir and take fewer --replicas or a smaller '
+      f'--batch_size.'
     )
   except signals.Stopped as stopped:
     signals.leave(stopped)

@@ -1016,7 +1016,7 @@ def test_a_full_disk_is_told_of_and_the_run_goes_on(whole, tmp_path):
   [
     (
       'jax.errors.JaxRuntimeError("RESOURCE_EXHAUSTED: 3 bytes")',
-      ['RESOURCE_EXHAUSTED: 3 bytes', '--recompute=everything'],
+      ['RESOURCE_EXHAUSTED: 3 bytes', '--evaluate_every=0'],
     ),
     (
       'OSError(28, "No space left on device", "metrics.jsonl")',
