@@ -67,7 +67,7 @@ def require_writable(folder: pathlib.Path, given: str) -> None:
 
 
 def make_folders(
-  folder: str | os.PathLike[str], output: str | None
+  folder: str | os.PathLike[str], output: str | os.PathLike[str] | None
 ) -> tuple[pathlib.Path, pathlib.Path]:
   """Makes what `locate_folders` locates, and returns it; raises as it does.
 
@@ -81,7 +81,7 @@ def make_folders(
 
 
 def locate_folders(
-  folder: str | os.PathLike[str], output: str | None
+  folder: str | os.PathLike[str], output: str | os.PathLike[str] | None
 ) -> tuple[pathlib.Path, pathlib.Path]:
   """Locates the folder of several runs, and the files of the table of them.
 
