@@ -1,13 +1,16 @@
 """What every program here does with its command line; no jax."""
 
 import contextlib
+import functools
 import math
 import os
 import pathlib
 import re
+import signal
 import subprocess
 import sys
 import textwrap
+import time
 from collections.abc import Mapping
 from typing import Any, NoReturn
 
@@ -138,6 +141,9 @@ def run_logged(
 
   Returns:
     Its exit code.
+
+  Raises:
+    signals.Stopped: if a signal came; the other program was ended.
   """
   with log.open('a') as file:
     child = children.start(
@@ -147,12 +153,15 @@ def run_logged(
       stderr=subprocess.STDOUT,
       stdin=subprocess.DEVNULL,
     )
-  try:
-    return child.wait()
-  finally:
-    # Where this program is interrupted meanwhile.
-    child.kill()
-    child.wait()
+  kill = functools.partial(children.send, child, signal.SIGKILL)
+  with signals.deferred(signals.GOES_ON, kill):
+    try:
+      while child.poll() is None and signals.received() is None:
+        time.sleep(children.LOOK)
+    finally:
+      child.kill()
+      child.wait()
+  return child.returncode
 
 
 def words(given: Mapping[str, Any]) -> list[str]:

@@ -18,6 +18,11 @@ from typing import Any, NamedTuple
 # Its parts lie beside it, however it is started.
 sys.path.insert(0, str(pathlib.Path(__file__).parent))
 
+import signals
+
+if __name__ == '__main__':
+  signals.watch(signals.GOES_ON)
+
 import command
 import places
 from absl import app, flags
@@ -107,9 +112,8 @@ def main(_: list[str]) -> None:
       rows.append(row)
       step = row['step_milliseconds']['median']
       print(f'{case.name}: {step:,.1f} ms a step', flush=True)
-  except KeyboardInterrupt:
-    print('\nInterrupted. The same command goes on with what is left.')
-    sys.exit(130)
+  except signals.Stopped as stopped:
+    signals.leave(stopped)
   document = {'preset': FLAGS.preset, 'start': _START, 'rows': rows}
   documents.replace_document(
     pathlib.Path(f'{output}.json'), documents.as_json(document)

@@ -2,10 +2,13 @@
 
 import json
 import math
+import os
 import pathlib
 import re
+import signal
 import subprocess
 import sys
+import time
 import types
 
 import growth
@@ -154,3 +157,41 @@ def test_a_case_that_failed_leaves_nothing_that_is_taken_for_it(
   case = growth.Case('dnc', 'slots', 64)
   assert growth._measure(case, tmp_path) is None
   assert not list(tmp_path.iterdir())
+
+
+def test_a_signal_ends_the_case_that_is_measured(tmp_path):
+  # Stands for benchmark.py.
+  (tmp_path / 'benchmark.py').write_text(
+    'import os, time\nprint(os.getpid(), flush=True)\ntime.sleep(30)\n'
+  )
+  program = (
+    'import pathlib, signals\n'
+    'signals.watch(signals.GOES_ON)\n'
+    'import command, growth\n'
+    'from absl import app\n'
+    'growth._BENCHMARK = pathlib.Path("benchmark.py").absolute()\n'
+    'command.require_device_for_others = lambda: None\n'
+    'growth.define_flags()\n'
+    'app.run(growth.main, flags_parser=command.parse_flags)\n'
+  )
+  paths = (str(_PROGRAM.parents[1]), str(_PROGRAM.parent))
+  process = subprocess.Popen(
+    [sys.executable, '-c', program, '--folder=made', '--models=vrnn'],
+    cwd=tmp_path,
+    stdout=subprocess.PIPE,
+    stderr=subprocess.PIPE,
+    text=True,
+    env={**os.environ, 'PYTHONPATH': os.pathsep.join(paths)},
+  )
+  log = tmp_path / 'made' / 'vrnn-frames-25-small.log'
+  while not (log.exists() and log.read_text()):
+    time.sleep(0.02)
+    assert process.poll() is None, process.communicate()
+  process.send_signal(signal.SIGTERM)
+  _, said = process.communicate(timeout=30)
+  assert process.returncode == 143
+  last = '-c: SIGTERM: the same command goes on with what is left.'
+  assert said.splitlines()[1:] == [last]
+  with pytest.raises(ProcessLookupError):
+    os.kill(int(log.read_text()), 0)
+  assert [path.name for path in log.parent.iterdir()] == [log.name]
