@@ -494,7 +494,7 @@ def test_a_sheet_shows_episodes_of_the_file(
     'seed': 0,
   }
   show_task.draw(show_task.prepare(show_task.Request(**values)))
-  ((rows, stem, title, note, _),) = calls
+  ((rows, stem, title, note, *_),) = calls
   assert str(stem) == 'frames' and 'T 5, 12 x 8 x 1' in title and note
   for row in rows:
     number = own_episodes.numbers(row.frames)

@@ -1028,7 +1028,8 @@ def test_a_full_disk_is_told_of_and_the_run_goes_on(whole, tmp_path):
 )
 def test_what_ends_a_run_is_told_in_one_line(tmp_path, error, words):
   program = (
-    'import command, run, session; from absl import app; import jax\n'
+    'import command, run, session, training\n'
+    'from absl import app; import jax\n'
     'from gtmm_jax.tasks import dataset\n'
     f'def want(_): raise {error}\n'
     'session.run = want; run.define_flags()\n'
