@@ -82,7 +82,7 @@ def growth() -> list[Sizes]:
 def about(
   pytorch: benchmark_pytorch.Modules | str, is_plain: bool = False
 ) -> dict[str, Any]:
-  """What every row shares, as --json has it.
+  """Returns what every row shares, as --json has it.
 
   Args:
     pytorch: as of `measure`.

@@ -167,7 +167,7 @@ def _delete(entry: pathlib.Path) -> None:
 
 
 def _root() -> pathlib.Path:
-  """Where a user's caches are, as the system has it."""
+  """Returns the folder of a user's caches, as the system has it."""
   if sys.platform == 'darwin':
     return pathlib.Path.home() / 'Library' / 'Caches' / 'gtmm_jax'
   given = os.environ.get('XDG_CACHE_HOME', '')

@@ -104,7 +104,7 @@ def _is_evaluated(workdir: pathlib.Path, settings: Any) -> bool:
 
 
 def _missing(workdir: pathlib.Path, settings: Any) -> list[str]:
-  """Which figures are not there, as PNG or as PDF."""
+  """Lists the figures that are missing, as PNG or as PDF."""
   paths = figure_paths(workdir, settings)
   absent = {path.stem for path in paths if not path.exists()}
   return [name for name in drawing.names(settings) if name in absent]

@@ -70,7 +70,7 @@ def draw(prepared: Any, state: train.TrainState, wanted: Sequence[str]) -> None:
 
 
 def _drawn(prepared: Any, state: train.TrainState) -> tuple[Any, ...]:
-  """What `dream` is given: of the first replica that did not fail."""
+  """Returns the arguments of `dream` for the first replica that is left."""
   failed_at = replicas.gather(state.failed_at)
   replica = int(np.argmax(failed_at < 0))
   variables = jax.tree.map(
@@ -185,7 +185,7 @@ def batch(
 
 
 def _batch_key(key: jax.Array) -> jax.Array:
-  """Of the episodes that are drawn, and their noise."""
+  """Returns the key of the episodes that are drawn, and of their noise."""
   return jax.random.split(key)[0]
 
 

@@ -35,7 +35,7 @@ def attempt(
 
 
 def _reason(error: Exception) -> str:
-  """What went wrong, in one line."""
+  """Tells what went wrong, in one line."""
   if isinstance(error, OSError) and error.strerror:
     where = f' ({error.filename})' if error.filename else ''
     return f'{error.strerror}{where}'

@@ -46,7 +46,7 @@ def sources() -> dict[str, Any]:
 
 
 def _git(folder: str, *arguments: str | pathlib.Path) -> str | None:
-  """What git says in a folder; None where it fails, or is not there."""
+  """Returns what git prints in a folder; None where it fails, or is absent."""
   # Variables such as GIT_DIR would name another repository.
   own = {k: v for k, v in os.environ.items() if not k.startswith('GIT_')}
   try:

@@ -132,7 +132,7 @@ def _tell_of_records(
 
 
 def _blank(step: int, state: TrainState) -> dict[str, Any]:
-  """What a line holds of which nothing is known."""
+  """Makes the values of a line of which nothing is known."""
   failed_at = np.where(state.failed_at <= step, state.failed_at, -1)
   nothing = type(state.totals)(*map(np.zeros_like, state.totals))
   return {

@@ -49,7 +49,7 @@ class Cell(NamedTuple):
 
   @property
   def log(self) -> pathlib.Path:
-    """Where what the run prints is added."""
+    """The file to which the output of the run is added."""
     return self.workdir.with_name(f'{self.name}.log')
 
 

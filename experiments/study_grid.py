@@ -164,7 +164,7 @@ def _require_folder(
 
 
 def _name(varied: dict[str, Any]) -> str:
-  """Of a cell: tasks and models by themselves, other flags as FLAG=VALUE."""
+  """Names a cell: tasks and models by themselves, other flags as FLAG=VALUE."""
   return '-'.join(
     str(value) if flag in ('task', 'model') else f'{flag}={value}'
     for flag, value in varied.items()

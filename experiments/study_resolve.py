@@ -82,7 +82,7 @@ def _parse(own: Mapping[str, Any], known: set[str]) -> Any:
 
 
 def _data(request: Any) -> tuple[str, ...]:
-  """What decides on the data of a request, as texts that can be sorted."""
+  """Returns what decides on the data of a request, as texts to sort by."""
   parts = (
     request.task,
     request.data,
@@ -109,7 +109,7 @@ def _remembering(load: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _resolve(request: Any, load: Callable[..., Any]) -> dict[str, Any]:
-  """What `resolve` gives of a request; raises where run.py would."""
+  """Resolves one request; raises where run.py would."""
   prepared = preparation.prepare(request, load)
   settings, workdir = prepared.settings, prepared.workdir
   is_complete = conclude.is_complete(workdir, settings)

@@ -192,7 +192,7 @@ def _said(running: Running) -> list[str]:
 
 
 def _ending(code: int) -> str:
-  """How a run ended that failed, for people."""
+  """Tells how a failed run ended, for people."""
   number = -code if code < 0 else code - 128
   if number in set(signal.Signals):
     return f'was ended by {signal.Signals(number).name}'

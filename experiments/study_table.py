@@ -188,7 +188,7 @@ def _label(name: str, row: dict[str, Any]) -> str:
 
 
 def _counted(row: dict[str, Any]) -> str:
-  """How many replicas count, and of how many."""
+  """Tells how many replicas count, and of how many."""
   all_of_them = len(row['replicas']['negative_bound'])
   counted = row['n']
   return str(counted) + ('' if counted == all_of_them else f' of {all_of_them}')

@@ -39,7 +39,7 @@ class Directory(NamedTuple):
 
   @property
   def path(self) -> pathlib.Path:
-    """Where the checkpoints lie."""
+    """The folder of the checkpoints."""
     return pathlib.Path(self.manager.directory)
 
   def steps(self) -> list[int]:
@@ -102,14 +102,14 @@ def open_directory(
 
 
 def _steps(path: pathlib.Path) -> list[Any]:
-  """What orbax finds in a directory, not read yet."""
+  """Lists the steps that orbax finds in a directory; none is read yet."""
   if not path.exists():
     return []
   return list(ocp.path.step.standard_name_format().find_all(path))
 
 
 def _unlisted(path: pathlib.Path) -> dict[int, str]:
-  """Checkpoints that would keep orbax from opening their directory."""
+  """Finds checkpoints that keep orbax from opening their directory."""
   damaged = {}
   for found in _steps(path):
     try:
@@ -267,7 +267,7 @@ def _read(
 
 
 def _why_unreadable(path: str | os.PathLike[str], error: Exception) -> str:
-  """What is wrong with a checkpoint; raises `OSError` where nothing is."""
+  """Tells what is wrong with a checkpoint; raises `OSError` if nothing is."""
   if isinstance(error, leaves.Damaged):
     return str(error)
   code = disks.code_of(error)

@@ -144,7 +144,7 @@ def _tiled(cells: np.ndarray) -> np.ndarray:
 
 
 def _map(frames: np.ndarray, walk: walks.Walk) -> np.ndarray:
-  """What frames [t, H, W], the first of a walk, leave, as a picture."""
+  """Draws what the first frames of a walk, [t, H, W], leave on the map."""
   cells = np.full((*walk.shape, *frames.shape[1:], 3), _UNVISITED)
   lit = set()
   for frame, cell, visit in zip(

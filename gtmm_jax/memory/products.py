@@ -179,7 +179,7 @@ def _products(step, weights, carry, inputs) -> _Products:
 
 
 def _reached(jaxpr: Any, begin: list[Any]) -> list[bool]:
-  """Which results of a jaxpr depend on some of its inputs."""
+  """Finds which results of a jaxpr depend on some of its inputs."""
   reached = set(begin)
 
   def is_reached(variable):

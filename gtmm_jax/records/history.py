@@ -115,8 +115,8 @@ def in_words(steps: Sequence[int]) -> str:
 
 
 def _free_name(path: Path) -> Path:
+  """Returns a path beside `path` that is not taken."""
   for attempt in itertools.count():
     name = f'damaged-{path.stem}' + (f'-{attempt}' if attempt else '')
     if not (kept := path.with_name(f'{name}{path.suffix}')).exists():
       return kept
-  raise AssertionError

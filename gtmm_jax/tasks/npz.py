@@ -81,7 +81,7 @@ def opened(file: pathlib.Path) -> Iterator[zipfile.ZipFile]:
 
 
 def _what_else(file: pathlib.Path) -> str:
-  """What a file is that is no .npz file, and what to do."""
+  """Tells what a file is that is no .npz file, and what to do."""
   with open(file, 'rb') as stream:
     beginning = stream.read(6)
     stream.seek(0)
@@ -96,7 +96,7 @@ def _what_else(file: pathlib.Path) -> str:
 
 
 def _single_array(file: pathlib.Path, stream: Any) -> str:
-  """What to do with a file of `np.save`."""
+  """Tells what to do with a file of `np.save`."""
   try:
     shape, _, dtype = _read_header(stream)
   except _DAMAGE as error:
