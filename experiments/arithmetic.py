@@ -27,7 +27,6 @@ from typing import NamedTuple
 
 import arithmetic_cores
 from arithmetic_layers import Layer, decoder, dense, encoder, perceptron
-
 from gtmm_jax import presets
 
 _FLOAT = 4

@@ -6,7 +6,6 @@ Plain numbers, no jax; `arithmetic` adds them up and says what is counted.
 from typing import NamedTuple
 
 from arithmetic_layers import Layer, dense, perceptron
-
 from gtmm_jax import presets
 
 _SHIFTS = 3

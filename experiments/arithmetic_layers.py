@@ -8,7 +8,8 @@ import math
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from gtmm_jax import pathways, presets
+from gtmm_jax import presets
+from gtmm_jax.model import pathways
 
 Shape = tuple[int, int, int]
 

@@ -20,19 +20,19 @@ from typing import Any
 # Its parts lie beside it, however it is started.
 sys.path.insert(0, str(pathlib.Path(__file__).parent))
 
-import signals
+from gtmm_jax.process import signals
 
 if __name__ == '__main__':
   signals.watch('rows that were measured are in --json, if given')
 
-import benchmark_comparison
-import benchmark_flags
-import command
 from absl import app, flags
 from rich.console import Console
-from settings import describe
 
+import benchmark_comparison
+from benchmarking import own_flags
 from gtmm_jax import presets
+from gtmm_jax.process import command
+from gtmm_jax.runs.settings import describe
 
 # jax is imported after the flags are read: --help and mistakes cost no time.
 
@@ -42,8 +42,8 @@ FLAGS = flags.FLAGS
 def main(_: list[str]) -> None:
   """Checks the flags, measures, prints."""
   try:
-    counts = benchmark_flags.replica_counts(FLAGS.replicas)
-    sizes = benchmark_flags.sizes(FLAGS.sizes)
+    counts = own_flags.replica_counts(FLAGS.replicas)
+    sizes = own_flags.sizes(FLAGS.sizes)
     command.require_seconds(FLAGS.seconds)
     if sizes and not FLAGS.cores:
       raise ValueError('--sizes are those of memory cores; add --cores.')
@@ -56,8 +56,8 @@ def main(_: list[str]) -> None:
     if tables and tables != ['cores'] and FLAGS.compare:
       raise ValueError(f'--compare is for times; leave out --{tables[0]}.')
     if FLAGS.memory:
-      benchmark_flags.require_none_of_one_model(FLAGS)
-    path = benchmark_flags.writable(FLAGS.json)
+      own_flags.require_none_of_one_model(FLAGS)
+    path = own_flags.writable(FLAGS.json)
     before = None
     if FLAGS.compare is not None:
       before = benchmark_comparison.read(FLAGS.compare)
@@ -91,8 +91,7 @@ def _write(path: pathlib.Path | None, content: dict[str, Any]) -> None:
 
 
 def _count(path: pathlib.Path | None, console: Console) -> None:
-  import benchmark_tables
-  import timing
+  from benchmarking import reporting, timing
 
   rows = [
     {
@@ -105,30 +104,29 @@ def _count(path: pathlib.Path | None, console: Console) -> None:
     for frames, paper in presets.PAPER_PARAMETERS.items()
     for model, count in timing.parameter_counts(frames).items()
   ]
-  console.print(benchmark_tables.parameters(rows))
+  console.print(reporting.parameters(rows))
   _write(path, {'parameters': rows})
 
 
 def _estimate(count: int, path: pathlib.Path | None, console: Console) -> None:
-  import benchmark_steps
-  import benchmark_tables
+  from benchmarking import reporting, training_steps
 
   try:
-    prepared = benchmark_steps.prepare(FLAGS, count)
+    prepared = training_steps.prepare(FLAGS, count)
   except (ValueError, OSError) as error:
     command.fail(error)
-  rows = benchmark_steps.memory(prepared)
+  rows = training_steps.memory(prepared)
   settings = prepared.settings
   console.print(
     f'{settings.task} ({describe(settings)}), batch {settings.batch_size}, '
     f'preset {settings.preset}, {count} replicas'
   )
-  console.print(benchmark_tables.memory(rows))
-  content = {**benchmark_steps.document(prepared, 0.0), 'memory': rows}
+  console.print(reporting.memory(rows))
+  content = {**training_steps.document(prepared, 0.0), 'memory': rows}
   content['settings'] = {
     name: value
     for name, value in content['settings'].items()
-    if name not in benchmark_flags.OF_ONE_MODEL
+    if name not in own_flags.OF_ONE_MODEL
   }
   _write(path, content)
 
@@ -138,53 +136,50 @@ def _time_cores(
   path: pathlib.Path | None,
   console: Console,
 ) -> dict[str, Any]:
-  import benchmark_cores
-  import benchmark_pytorch
-  import benchmark_tables
+  from benchmarking import cores, reporting
+  from benchmarking.pytorch import dnc
 
-  pytorch = benchmark_pytorch.load()
+  pytorch = dnc.load()
   content = {
-    **benchmark_cores.about(pytorch, FLAGS.plain),
+    **cores.about(pytorch, FLAGS.plain),
     'seconds': FLAGS.seconds,
     'rows': [],
   }
-  console.print(benchmark_cores.announce(content))
+  console.print(cores.announce(content))
   if isinstance(pytorch, str):
     console.print(pytorch)
-  sizes = [benchmark_cores.Sizes(*each) for each in given]
-  measured = benchmark_cores.measure(
-    sizes or benchmark_cores.growth(), FLAGS.seconds, pytorch, FLAGS.plain
+  sizes = [cores.Sizes(*each) for each in given]
+  measured = cores.measure(
+    sizes or cores.growth(), FLAGS.seconds, pytorch, FLAGS.plain
   )
   for rows in measured:
     content['rows'] += rows
     _write(path, content)
-  console.print(benchmark_tables.cores(content['rows']))
+  console.print(reporting.cores(content['rows']))
   return content
 
 
 def _time_steps(
   counts: list[int], path: pathlib.Path | None, console: Console
 ) -> dict[str, Any]:
-  import benchmark_steps
-  import benchmark_tables
-
+  from benchmarking import reporting, training_steps
   from gtmm_jax import replicas
 
   # As many devices as the largest row may use, before jax is first used.
   replicas.prepare_cpu_devices(counts[-1])
   try:
-    prepared = [benchmark_steps.prepare(FLAGS, count) for count in counts]
+    prepared = [training_steps.prepare(FLAGS, count) for count in counts]
   except (ValueError, OSError) as error:
     command.fail(error)
-  console.print(benchmark_steps.announce(prepared[0]))
-  for content in benchmark_steps.measure(
+  console.print(training_steps.announce(prepared[0]))
+  for content in training_steps.measure(
     prepared, FLAGS.seconds, FLAGS.pytorch, FLAGS.naive
   ):
     _write(path, content)
-  console.print(benchmark_tables.timings(content['rows']))
-  console.print(benchmark_tables.roofline(content['roofline']))
+  console.print(reporting.timings(content['rows']))
+  console.print(reporting.roofline(content['roofline']))
   if content['others']:
-    console.print(benchmark_tables.others(content['others']))
+    console.print(reporting.others(content['others']))
   for remark in content['remarks']:
     console.print(remark)
   return content
@@ -208,5 +203,5 @@ def _compare(
 
 
 if __name__ == '__main__':
-  benchmark_flags.define_flags()
+  own_flags.define_flags()
   app.run(main, flags_parser=command.parse_flags)

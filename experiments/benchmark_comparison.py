@@ -4,8 +4,9 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-import places
 from rich.table import Table
+
+from gtmm_jax.process import places
 
 # Of a row, what tells which it is; the rest was measured.
 _IDENTITY = (

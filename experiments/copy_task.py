@@ -19,17 +19,16 @@ from typing import Any
 # Its parts lie beside it, however it is started.
 sys.path.insert(0, str(pathlib.Path(__file__).parent))
 
-import signals
+from gtmm_jax.process import signals
 
 if __name__ == '__main__':
   signals.watch('what was not finished is lost; the same command begins anew')
 
-import command
-import continuation
-import jax_settings
-import pictures
 from absl import app, flags
 from rich.console import Console
+
+from gtmm_jax.process import attempt, command, jax_settings
+from gtmm_jax.runs import workdirs
 
 # jax is imported after the flags are read: --help and mistakes cost no time.
 
@@ -83,7 +82,7 @@ def main(_: list[str]) -> None:
   """Checks the flags; trains each core with each seed; writes and draws."""
   try:
     settings = _settings()
-    workdir = continuation.usable(FLAGS.workdir)
+    workdir = workdirs.usable(FLAGS.workdir)
     command.import_jax()
     command.require_device()
     settings |= jax_settings.in_force()
@@ -92,9 +91,9 @@ def main(_: list[str]) -> None:
   except (ValueError, OSError) as error:
     command.fail(error)
   try:
-    with continuation.alone(workdir):
+    with workdirs.alone(workdir):
       _run(problems, settings, workdir, command.console())
-  except (continuation.CannotGoOn, OSError) as error:
+  except (workdirs.CannotGoOn, OSError) as error:
     command.fail(error)
 
 
@@ -150,20 +149,18 @@ def _require_same(workdir: pathlib.Path, settings: dict[str, Any]) -> None:
 
 def _problem(name: str, settings: dict[str, Any]) -> Any:
   """What one core trains; raises `ValueError` for sizes that it refuses."""
-  import copy_training
+  from copying import training
 
   sizes = ('bits', 'slots', 'word_size', 'controller_size')
-  core = copy_training.build_core(
-    name, **{size: settings[size] for size in sizes}
-  )
-  problem = copy_training.Problem(
-    copy_training.Copier(core, settings['bits']),
-    copy_training.CopyTask(settings['bits'], settings['length']),
+  core = training.build_core(name, **{size: settings[size] for size in sizes})
+  problem = training.Problem(
+    training.Copier(core, settings['bits']),
+    training.CopyTask(settings['bits'], settings['length']),
     settings['batch_size'],
     settings['steps'],
     settings['learning_rate'],
   )
-  copy_training.require_room(problem, settings['longest'])
+  training.require_room(problem, settings['longest'])
   return problem
 
 
@@ -174,22 +171,21 @@ def _run(
   console: Console,
 ) -> None:
   """Trains where results are not finished; draws, and prints the table."""
-  import copy_report
-
+  from copying import report
   from gtmm_jax import records
 
   stem = workdir / 'copy_task'
-  rows = copy_report.finished(records.read_evaluation(workdir), settings)
+  rows = report.finished(records.read_evaluation(workdir), settings)
   drawn = [stem.with_suffix(kind) for kind in ('.png', '.pdf')]
   if rows is None or all(path.exists() for path in drawn):
     for path in drawn:
       path.unlink(missing_ok=True)
     rows = _train(problems, settings, workdir, console)
   lines = records.read_metrics(workdir)
-  written = pictures.attempt(
-    lambda: copy_report.draw(rows, lines, settings, stem), stem
+  written = attempt.attempt(
+    lambda: report.draw(rows, lines, settings, stem), stem
   )
-  console.print(copy_report.table(rows, settings))
+  console.print(report.table(rows, settings))
   console.print(f'results  {workdir}')
   if written:
     console.print(f'figure   {written[0]}')
@@ -203,11 +199,10 @@ def _train(
 ) -> list[dict[str, Any]]:
   """Trains every core with every seed; returns what each came to."""
   import jax
-  import provenance
-  import starts
-  import surroundings
 
   from gtmm_jax import records
+  from gtmm_jax.process import provenance, surroundings
+  from gtmm_jax.runs import starts
 
   config = {
     'settings': settings,
@@ -232,13 +227,14 @@ def _train(
 
 def _compile(problem: Any) -> tuple[Any, float]:
   """The training program of a core, and the seconds that compiling took."""
-  import copy_training
   import jax
+
+  from copying import training
 
   began = time.perf_counter()
   key = jax.random.key(0)
-  state = copy_training.initial_state(problem, key)
-  program = copy_training.train.lower(problem, state, key, 1).compile()
+  state = training.initial_state(problem, key)
+  program = training.train.lower(problem, state, key, 1).compile()
   return program, time.perf_counter() - began
 
 
@@ -251,14 +247,14 @@ def _learn(
   console: Console,
 ) -> dict[str, Any]:
   """Trains one core with one seed; what came out, as evaluation.json has it."""
-  import copy_training
   import jax
-  import progress
 
+  from copying import training
   from gtmm_jax import records
+  from gtmm_jax.runs import progress
 
   key = jax_settings.key(run['seed'])
-  state = copy_training.initial_state(problem, key)
+  state = training.initial_state(problem, key)
   learned_at, step, began = None, 0, time.perf_counter()
   title = f'{run["core"]}, seed {run["seed"]}'
   with progress.Training(console, step, settings['steps']) as shown:
@@ -274,10 +270,10 @@ def _learn(
         workdir, {**line, 'seconds': seconds, 'bits': bits}
       )
       shown.report(step, f'{title}: {bits:.4f} bits a bit')
-  by_length = copy_training.evaluate(
+  by_length = training.evaluate(
     problem.copier,
     state.variables,
-    copy_training.CopyTask(settings['bits'], settings['longest']),
+    training.CopyTask(settings['bits'], settings['longest']),
     jax.random.fold_in(key, _EVALUATION_KEY),
     settings['evaluation_episodes'],
   ).tolist()

@@ -18,16 +18,15 @@ from typing import Any, NamedTuple
 # Its parts lie beside it, however it is started.
 sys.path.insert(0, str(pathlib.Path(__file__).parent))
 
-import signals
+from gtmm_jax.process import signals
 
 if __name__ == '__main__':
   signals.watch(signals.GOES_ON)
 
-import command
-import places
 from absl import app, flags
 
 from gtmm_jax import presets
+from gtmm_jax.process import command, places
 from gtmm_jax.records import documents
 
 FLAGS = flags.FLAGS

@@ -10,9 +10,9 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 
-from gtmm_jax import build, free_energy
 from gtmm_jax.memory import derivatives
-from gtmm_jax.model import TemporalVAE
+from gtmm_jax.model import build, free_energy
+from gtmm_jax.model.temporal_vae import TemporalVAE
 
 
 class Kept(NamedTuple):

@@ -15,7 +15,7 @@ import optax
 
 from gtmm_jax import train
 from gtmm_jax.memory import derivatives
-from gtmm_jax.model import TemporalVAE
+from gtmm_jax.model.temporal_vae import TemporalVAE
 
 Array = jax.Array
 

@@ -20,13 +20,13 @@ import time
 # Its parts lie beside it, however it is started.
 sys.path.insert(0, str(pathlib.Path(__file__).parent))
 
-import command
-import level as level_module
 import numpy as np
-import places
 from absl import app, flags, logging
 from rich.console import Console
 from rich.progress import track
+
+from gtmm_jax.process import command, places
+from gtmm_jax.tasks.sources import vizdoom_level as level_module
 
 # jax and ViZDoom are imported after the flags are read: --help and mistakes
 # cost no time.

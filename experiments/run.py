@@ -15,16 +15,15 @@ from typing import Any
 # Its parts lie beside it, however it is started.
 sys.path.insert(0, str(pathlib.Path(__file__).parent))
 
-import signals
+from gtmm_jax.process import signals
 
 if __name__ == '__main__':
   signals.watch(signals.GOES_ON)
 
-import command
-import compilation_cache
 from absl import app, flags
 
 from gtmm_jax import presets
+from gtmm_jax.process import command, compilation_cache
 
 # jax is imported after the flags are read: --help and mistakes cost no time.
 
@@ -136,12 +135,11 @@ def main(_: list[str]) -> None:
   """Prepares, trains, concludes."""
   command.import_jax()
   import jax
-  import session
-  import training
-  from continuation import CannotGoOn
 
   from gtmm_jax.checkpoints import CheckpointMismatch
-  from gtmm_jax.tasks.dataset import DataError
+  from gtmm_jax.runs import session, training
+  from gtmm_jax.runs.workdirs import CannotGoOn
+  from gtmm_jax.tasks.sources.dataset import DataError
 
   compilation_cache.use(FLAGS.compilation_cache)
   told = CannotGoOn, CheckpointMismatch, DataError, training.NoReplicaLeft
@@ -173,18 +171,18 @@ def main(_: list[str]) -> None:
 
 def request(values: flags.FlagValues) -> Any:
   """Returns what flags that were read ask for, a `preparation.Request`."""
-  import preparation
+  from gtmm_jax.runs import prepare
 
-  names = preparation.Request.__dataclass_fields__
-  return preparation.Request(**{name: values[name].value for name in names})
+  names = prepare.Request.__dataclass_fields__
+  return prepare.Request(**{name: values[name].value for name in names})
 
 
 def _prepare() -> Any:
   """What `preparation` makes of the flags; a mistake ends the program."""
-  import preparation
+  from gtmm_jax.runs import prepare
 
   try:
-    return preparation.prepare(request(FLAGS))
+    return prepare.prepare(request(FLAGS))
   except (ValueError, OSError) as error:
     command.fail(error)
 

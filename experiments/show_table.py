@@ -13,14 +13,14 @@ from typing import Any
 # Its parts lie beside it, however it is started.
 sys.path.insert(0, str(pathlib.Path(__file__).parent))
 
-import signals
+from gtmm_jax.process import signals
 
 if __name__ == '__main__':
   signals.watch('nothing was drawn')
 
-import command
-import places
 from absl import app, flags
+
+from gtmm_jax.process import command, places
 
 FLAGS = flags.FLAGS
 
@@ -46,15 +46,15 @@ def define_flags() -> None:
 
 def main(_: list[str]) -> None:
   """Reads the table, draws it, says where."""
-  import pictures
-  import study_table
+  from gtmm_jax.process import attempt
+  from studies import tables
 
   try:
     rows, stem = _prepare()
   except (ValueError, OSError) as error:
     command.fail(error)
-  paths = pictures.attempt(
-    lambda: study_table.draw_dots(rows, FLAGS.metric, stem),
+  paths = attempt.attempt(
+    lambda: tables.draw_dots(rows, FLAGS.metric, stem),
     stem,
     'Nothing was written; make room, or name another --output.',
   )

@@ -18,20 +18,17 @@ from typing import Any
 # Its parts lie beside it, however it is started.
 sys.path.insert(0, str(pathlib.Path(__file__).parent))
 
-import signals
+from gtmm_jax.process import signals
 
 if __name__ == '__main__':
   signals.watch('nothing was drawn')
 
-import captions
-import command
-import compilation_cache
-import pictures
-import places
-import settings as settings_module
 from absl import app, flags
 
+import captions
 from gtmm_jax import presets
+from gtmm_jax.process import attempt, command, compilation_cache, places
+from gtmm_jax.runs import settings as settings_module
 
 # jax is imported after the flags are read: --help and mistakes cost no time.
 
@@ -132,7 +129,7 @@ def main(_: list[str]) -> None:
   try:
     sheet = prepare(request)
     compilation_cache.use(FLAGS.compilation_cache)
-    paths = pictures.attempt(lambda: draw(sheet), sheet.stem, _NOTHING)
+    paths = attempt.attempt(lambda: draw(sheet), sheet.stem, _NOTHING)
   except (ValueError, OSError) as error:
     command.fail(error)
   if not paths:
@@ -158,20 +155,17 @@ def prepare(request: Request) -> Sheet:
 
   command.import_jax()
   command.require_device()
-  import own_frames
-  import preparation
-  import room
-
   from gtmm_jax import figures
+  from gtmm_jax.runs import own_frames, prepare, room
 
-  task = preparation.make_task(settings, header)
+  task = prepare.make_task(settings, header)
   rows = len(figures.blocks(task.length, _COLUMNS, task.prefix))
   if request.episodes < 1 or request.episodes * rows > _ROOM:
     raise ValueError(
       f'--episodes is {request.episodes} of {task.length} frames each; it must '
       f'be at least 1 and come to at most {_ROOM} rows; each has {rows}.'
     )
-  loaded, _ = preparation.load_images(settings, request.data, request.data_dir)
+  loaded, _ = prepare.load_images(settings, request.data, request.data_dir)
   shape = loaded.training.shape[-3:]
   room.require_for_drawing(request.episodes, task.length, shape)
   kind = 'held-out' if request.held_out else 'training'
@@ -192,7 +186,7 @@ def _inspect(request: Request) -> tuple[Any, Mapping[str, Any]]:
   """The header of a file of episodes, if there is one, and what it settles."""
   if request.task != 'frames':
     return None, {}
-  import own_frames
+  from gtmm_jax.runs import own_frames
 
   header = own_frames.inspect(request.task, request.data)
   return header, own_frames.found(header)
@@ -247,10 +241,10 @@ def draw(sheet: Sheet) -> list[pathlib.Path]:
   """
   import jax
   import jax.numpy as jnp
-  import jax_settings
   import numpy as np
 
   from gtmm_jax import figures
+  from gtmm_jax.process import jax_settings
 
   fold = functools.partial(
     jax.random.fold_in, jax_settings.key(sheet.settings.seed)

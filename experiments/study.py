@@ -19,20 +19,17 @@ from typing import Any, NamedTuple
 # Its parts lie beside it, however it is started.
 sys.path.insert(0, str(pathlib.Path(__file__).parent))
 
-import signals
+from gtmm_jax.process import signals
 
 if __name__ == '__main__':
   signals.watch(signals.GOES_ON)
 
-import command
-import places
-import study_cells
-import study_grid
-import study_progress
-import study_runs
 from absl import app, flags
 from rich.console import Console
-from study_cells import Cell
+
+from gtmm_jax.process import command, places
+from studies import cell_records, grid_file, launcher, progress
+from studies.cell_records import Cell
 
 FLAGS = flags.FLAGS
 
@@ -50,7 +47,7 @@ class Study(NamedTuple):
     stem: of the table's files.
   """
 
-  grid: dict[str, study_grid.Cell]
+  grid: dict[str, grid_file.Cell]
   folder: pathlib.Path
   stem: pathlib.Path
 
@@ -100,10 +97,10 @@ def _study(console: Console) -> None:
   try:
     study = _prepare()
     console.print(f'Checking {len(study.grid)} cells, in {study.folder}')
-    cells = study_cells.resolve(study.grid, study.folder)
-    rows = study_cells.rows(cells)
+    cells = cell_records.resolve(study.grid, study.folder)
+    rows = cell_records.rows(cells)
     places.make_folders(study.folder, study.stem)
-  except study_cells.Mistakes as error:
+  except cell_records.Mistakes as error:
     for line in error.lines[:-1]:
       command.complain(line)
     command.fail(error.lines[-1])
@@ -116,14 +113,14 @@ def _study(console: Console) -> None:
 def _run(cells: list[Cell], console: Console) -> set[str]:
   """Runs what is not complete; returns the names of cells that failed."""
   doubts = [(cell.name, doubt) for cell in cells for doubt in cell.doubts]
-  for line in study_cells.tell(doubts):
+  for line in cell_records.tell(doubts):
     console.print(f'warning  {line}')
   left = [cell for cell in cells if not cell.is_complete]
   complete = len(cells) - len(left)
   if complete:
     console.print(f'{complete} of {len(cells)} cells are complete.')
-  with study_progress.Shown(console, len(cells), complete) as shown:
-    runs = study_runs.Runs(left, _RUN, FLAGS.jobs, shown, _told)
+  with progress.Shown(console, len(cells), complete) as shown:
+    runs = launcher.Runs(left, _RUN, FLAGS.jobs, shown, _told)
     runs.finish(FLAGS.grace)
   return runs.failed
 
@@ -135,8 +132,7 @@ def _conclude(
   console: Console,
 ) -> None:
   """Writes the table of all cells that are done, and names the others."""
-  import study_rows
-  import study_table
+  from studies import outcomes, tables
 
   found, workdirs = {}, {}
   for name, cells in rows.items():
@@ -150,10 +146,10 @@ def _conclude(
         console.print(f'{cell.name}: {told}')
     if good:
       workdirs[name] = [cell.workdir for cell in good]
-      found[name] = study_rows.read(workdirs[name])
+      found[name] = outcomes.read(workdirs[name])
   if found:
-    paths = study_table.write(found, study.stem, console)
-    paths += study_table.draw(found, workdirs, study.stem)
+    paths = tables.write(found, study.stem, console)
+    paths += tables.draw(found, workdirs, study.stem)
     for path in paths:
       console.print(str(path))
   if failed:
@@ -166,12 +162,12 @@ def _conclude(
 
 def _told(cell: Cell) -> tuple[str, bool]:
   """Says what a cell came to, and whether that is wrong."""
-  import study_rows
+  from studies import outcomes
 
   try:
-    if not study_cells.is_done(cell):
+    if not cell_records.is_done(cell):
       return 'left no evaluation', True
-    ratio = study_rows.read([cell.workdir])['summary']['ratio']
+    ratio = outcomes.read([cell.workdir])['summary']['ratio']
   except (ValueError, LookupError, TypeError, OSError) as error:
     return f'left damaged records: {error!r}', True
   told = '- (nothing predictable, or too few steps to tell)'
@@ -199,7 +195,7 @@ def _prepare() -> Study:
   given = {name: FLAGS[name].value for name in _GIVEN if FLAGS[name].present}
   grid = {
     name: cell._replace(flags=_complete(cell.flags, given))
-    for name, cell in study_grid.read(file).items()
+    for name, cell in grid_file.read(file).items()
   }
   if FLAGS.data_dir and not any('data_dir' in c.flags for c in grid.values()):
     raise ValueError('--data_dir needs --data=tfds; no cell reads from there.')

@@ -14,9 +14,10 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 
-from gtmm_jax import free_energy, metrics
+from gtmm_jax.evaluation import metrics
 from gtmm_jax.memory import derivatives
-from gtmm_jax.model import TemporalVAE
+from gtmm_jax.model import free_energy
+from gtmm_jax.model.temporal_vae import TemporalVAE
 
 Array = jax.Array
 

@@ -35,7 +35,7 @@ digits=$(CDPATH='' cd -- "$1" && pwd -P)
 output=$(CDPATH='' cd -- "$2" && pwd -P)
 scratch=$(mktemp -d)
 trap 'rm -rf -- "$scratch"' EXIT
-report=$project/experiments/accelerator_report.py
+report=$project/launch/accelerator_report.py
 
 export PYTHONPATH=$project${PYTHONPATH:+:$PYTHONPATH}
 export PYTHONUNBUFFERED=1 MPLBACKEND=Agg
@@ -46,7 +46,7 @@ unset PYTEST_ADDOPTS
 if [ "${GTMM_CHECK_TINY:-}" = 1 ]; then
   total=240 tests=30 benchmark=60 row=0.5 training=3
   preset=small counts=1,2 episodes=20
-  suite=(tests/records_test.py tests/distributions_test.py)
+  suite=(tests/records/records_test.py tests/model/distributions_test.py)
 else
   total=540 tests=130 benchmark=100 row=3 training=100
   preset=paper counts=1,5,20 episodes=500

@@ -3,7 +3,7 @@
 # project asks for itself, in an environment that is made anew and kept nowhere:
 #
 #   bash launch/lowest.sh                         all but the slow tests
-#   bash launch/lowest.sh tests/session_test.py   these
+#   bash launch/lowest.sh tests/runs   these
 #
 # Needs uv, which alone resolves to the lowest versions, and the network.
 set -eu

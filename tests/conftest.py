@@ -15,6 +15,7 @@ import chex
 import jax
 import numpy as np
 import pytest
+
 from reference_numbers import Reference
 
 # Programs that tests start find the package, installed or not.

@@ -7,9 +7,10 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from gtmm_jax import build, presets, replicas, train
-from gtmm_jax.tasks.images import Images
+from gtmm_jax import presets, replicas, train
+from gtmm_jax.model import build
 from gtmm_jax.tasks.recall import PerfectRecall
+from gtmm_jax.tasks.sources.digit_images import Images
 
 
 def _problem():

@@ -6,16 +6,18 @@ import types
 
 import jax
 import jax.numpy as jnp
-import naive_road
 import numpy as np
 import optax
 import pytest
 from flax import linen as nn
 
-from gtmm_jax import build, metrics, presets, train
-from gtmm_jax.distributions import Bernoulli
-from gtmm_jax.tasks.images import Images
+import naive_road
+from gtmm_jax import presets, train
+from gtmm_jax.evaluation import metrics
+from gtmm_jax.model import build
+from gtmm_jax.model.distributions import Bernoulli
 from gtmm_jax.tasks.recall import PerfectRecall
+from gtmm_jax.tasks.sources.digit_images import Images
 
 _BATCH, _LATENT = 3, 4
 _TASK = PerfectRecall(2, 2)

@@ -11,7 +11,13 @@ import jax
 import jax.numpy as jnp
 from flax import linen as nn
 
-from gtmm_jax.memory import addressing, core, interface, products, reading
+from gtmm_jax.memory import (
+  addressing,
+  contract,
+  interface,
+  mixed_reads,
+  products,
+)
 from gtmm_jax.memory.lstm import LSTM, LSTMState
 
 Array = jax.Array
@@ -109,7 +115,7 @@ class Associative(nn.RNNCellBase):
   attention_size: int = 128
   initial_strength: float = 8.0
   top_k: int = 0
-  nearest: reading.Nearest = 'exact'
+  nearest: mixed_reads.Nearest = 'exact'
   stores_first_input: bool = False
   without: tuple[str, ...] = ()
 
@@ -118,12 +124,12 @@ class Associative(nn.RNNCellBase):
     self, carry: AssociativeState, inputs: Array
   ) -> tuple[AssociativeState, Array]:
     """One step: `inputs [..., Z + A]` -> context `[..., R Z + H]`."""
-    inputs = core.require_sense(self, carry, inputs)
+    inputs = contract.require_sense(self, carry, inputs)
     stored = carry.calls + int(self.stores_first_input)
-    memory = core.put_in_turn(
+    memory = contract.put_in_turn(
       carry.memory, inputs[..., : self.latent_size], stored
     )
-    keys = core.put_in_turn(carry.keys, carry.key, stored)
+    keys = contract.put_in_turn(carry.keys, carry.key, stored)
     controller, h = LSTM(self.controller_size, name='controller')(
       carry.controller, inputs
     )
@@ -133,7 +139,7 @@ class Associative(nn.RNNCellBase):
       jnp.array([name not in self.without for name in ADDRESSINGS]),
     )
     key, queries = self._question(asked)
-    sought = reading.Sought(
+    sought = mixed_reads.Sought(
       positions=self._positions(asked, stored),
       queries=queries,
       strengths=_positive(asked, 'strengths'),
@@ -145,13 +151,13 @@ class Associative(nn.RNNCellBase):
     number = stored[..., None]
     holds = addressing.counting(self.slots, number) < number
     if self.top_k:
-      reads, read_weights = reading.read_some(
+      reads, read_weights = mixed_reads.read_some(
         memory, keys, sought, holds, self.top_k, self.nearest
       )
     else:
-      reads, read_weights = reading.read_all(memory, keys, sought, holds)
+      reads, read_weights = mixed_reads.read_all(memory, keys, sought, holds)
     gates = nn.sigmoid(asked['gates'])
-    gated = core.beside_one_another(reads * gates)
+    gated = contract.beside_one_another(reads * gates)
     state = AssociativeState(
       controller=controller,
       memory=memory,
@@ -231,7 +237,7 @@ class Associative(nn.RNNCellBase):
     )
     found = {name: addressing.log_softplus(raw) for name, raw in found.items()}
     if 'age' in found:
-      found['age'] = reading.by_slot(found['age'], stored)
+      found['age'] = mixed_reads.by_slot(found['age'], stored)
     return list(found.values())
 
   @nn.nowrap
@@ -246,13 +252,13 @@ class Associative(nn.RNNCellBase):
       controller=LSTM(self.controller_size, parent=None).initialize_carry(
         rng, input_shape
       ),
-      memory=core.zeros(*batch, self.slots, self.latent_size),
-      keys=core.zeros(*batch, self.slots, self.key_size),
-      key=core.zeros(*batch, self.key_size),
+      memory=contract.zeros(*batch, self.slots, self.latent_size),
+      keys=contract.zeros(*batch, self.slots, self.key_size),
+      key=contract.zeros(*batch, self.key_size),
       calls=jnp.zeros(batch, jnp.int32),
-      read_weights=core.zeros(*heads, self.slots),
-      shares=core.zeros(*heads, len(ADDRESSINGS)),
-      gates=core.zeros(*heads, self.latent_size),
+      read_weights=contract.zeros(*heads, self.slots),
+      shares=contract.zeros(*heads, len(ADDRESSINGS)),
+      gates=contract.zeros(*heads, self.latent_size),
     )
 
   @property
@@ -267,15 +273,15 @@ def require_settings(cell: Associative) -> None:
   Raises:
     ValueError: in one sentence, what was wrong and what is allowed.
   """
-  core.require_sizes(cell, 'latent_size')
-  core.require_strength(cell.initial_strength)
+  contract.require_sizes(cell, 'latent_size')
+  contract.require_strength(cell.initial_strength)
   if isinstance(cell.without, str):
     raise ValueError(
       f'without is {cell.without!r}; it must be a tuple of names, such as '
       f"('age',)."
     )
   for part in cell.without:
-    core.require_one_of('without', part, PARTS)
+    contract.require_one_of('without', part, PARTS)
   if set(ADDRESSINGS) <= set(cell.without):
     raise ValueError(
       'without leaves no addressing; keep age, arrival or content.'
@@ -291,7 +297,9 @@ def require_settings(cell: Associative) -> None:
       'keys, queries and positions would get no gradient. Take 2 or more, or '
       '0, which reads all slots.'
     )
-  core.require_one_of('nearest', cell.nearest, get_args(reading.Nearest))
+  contract.require_one_of(
+    'nearest', cell.nearest, get_args(mixed_reads.Nearest)
+  )
 
 
 def _positive(asked: dict[str, Array], name: str) -> Array | None:

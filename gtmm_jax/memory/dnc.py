@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 from flax import linen as nn
 
-from gtmm_jax.memory import core, interface
+from gtmm_jax.memory import contract, interface
 from gtmm_jax.memory.dnc_access import (
   DNCGates,
   DNCInterface,
@@ -55,12 +55,12 @@ class DNC(nn.RNNCellBase):
   write_heads: int = 1
   controller_size: int = 128
   latent_size: int = 0
-  reads: core.Reads = 'after'
-  strength: core.Strength = 'oneplus'
+  reads: contract.Reads = 'after'
+  strength: contract.Strength = 'oneplus'
   initial_strength: float = 2.0
-  key_activation: core.Activation = 'identity'
+  key_activation: contract.Activation = 'identity'
   usage_gradient: bool = True
-  initial_memory: core.InitialMemory = 'constant'
+  initial_memory: contract.InitialMemory = 'constant'
 
   @nn.compact
   def __call__(self, carry: DNCState, inputs: Array) -> tuple[DNCState, Array]:
@@ -118,25 +118,25 @@ class DNC(nn.RNNCellBase):
     self, rng: Array, input_shape: tuple[int, ...]
   ) -> DNCState:
     """An empty memory with the leading axes of `input_shape`."""
-    core.require_settings(self)
+    contract.require_settings(self)
     batch, n = input_shape[:-1], self.slots
     r, w = self.read_heads, self.write_heads
     return DNCState(
       controller=LSTM(self.controller_size, parent=None).initialize_carry(
         rng, input_shape
       ),
-      memory=core.zeros(*batch, n, self.word_size),
-      usage=core.zeros(*batch, n),
-      link=core.zeros(*batch, w, n, n),
-      precedence=core.zeros(*batch, w, n),
-      read_weights=core.zeros(*batch, r, n),
-      write_weights=core.zeros(*batch, w, n),
-      reads=core.zeros(*batch, r, self.word_size),
+      memory=contract.zeros(*batch, n, self.word_size),
+      usage=contract.zeros(*batch, n),
+      link=contract.zeros(*batch, w, n, n),
+      precedence=contract.zeros(*batch, w, n),
+      read_weights=contract.zeros(*batch, r, n),
+      write_weights=contract.zeros(*batch, w, n),
+      reads=contract.zeros(*batch, r, self.word_size),
       gates=DNCGates(
-        free=core.zeros(*batch, r),
-        allocation=core.zeros(*batch, w),
-        write=core.zeros(*batch, w),
-        read_modes=core.zeros(*batch, r, w + 1 + w),
+        free=contract.zeros(*batch, r),
+        allocation=contract.zeros(*batch, w),
+        write=contract.zeros(*batch, w),
+        read_modes=contract.zeros(*batch, r, w + 1 + w),
       ),
       tag=interface.initial_tag(batch, self.word_size, self.latent_size),
       calls=jnp.zeros(batch, jnp.int32),

@@ -8,7 +8,7 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
-from gtmm_jax.memory import addressing, allocation, core
+from gtmm_jax.memory import addressing, allocation, contract
 from gtmm_jax.memory.lstm import LSTMState
 
 Array = jax.Array
@@ -87,7 +87,7 @@ def access(
   state: DNCState,
   asked: DNCInterface,
   *,
-  reads: core.Reads = 'after',
+  reads: contract.Reads = 'after',
   usage_gradient: bool = True,
 ) -> DNCState:
   """One step of the memory: finds room, writes, links, and reads.

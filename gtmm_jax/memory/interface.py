@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 from flax import linen as nn
 
-from gtmm_jax.memory import addressing, core, derivatives, products
+from gtmm_jax.memory import addressing, contract, derivatives, products
 from gtmm_jax.memory.lstm import LSTM
 
 Array = jax.Array
@@ -76,7 +76,7 @@ class Interface(nn.Module):
   write_heads: int
   parts: Mapping[str, Part]
   latent_size: int = 0
-  activation: core.Activation = 'identity'
+  activation: contract.Activation = 'identity'
 
   @nn.compact
   def __call__(self, h: Array, inputs: Array, tag_tm1: Array | None) -> Asked:
@@ -193,37 +193,41 @@ def advance(
   Raises:
     ValueError: if settings, carry or inputs make no sense.
   """
-  inputs = core.require_sense(cell, carry, inputs)
-  carry = core.begin(cell, carry)
+  inputs = contract.require_sense(cell, carry, inputs)
+  carry = contract.begin(cell, carry)
   controller, h = LSTM(cell.controller_size, name='controller')(
     carry.controller,
-    jnp.concatenate([inputs, core.beside_one_another(carry.reads)], axis=-1),
+    jnp.concatenate(
+      [inputs, contract.beside_one_another(carry.reads)], axis=-1
+    ),
   )
   asked, tag = ask(h, inputs, carry.tag)
   state = derivatives.sparing(access)(carry, asked)
-  context = jnp.concatenate([core.beside_one_another(state.reads), h], axis=-1)
+  context = jnp.concatenate(
+    [contract.beside_one_another(state.reads), h], axis=-1
+  )
   state = state._replace(controller=controller, tag=tag, calls=carry.calls + 1)
   return state, context
 
 
-def activate(x: Array, activation: core.Activation) -> Array:
+def activate(x: Array, activation: contract.Activation) -> Array:
   """Keys and written vectors: as they are, or between -1 and 1."""
   return jnp.tanh(x) if activation == 'tanh' else x
 
 
-def strengthen(x: Array, strength: core.Strength) -> Array:
+def strengthen(x: Array, strength: contract.Strength) -> Array:
   """Key strengths: softplus(x) > 0, or oneplus(x) >= 1.
 
   Raises:
     ValueError: if `strength` is neither.
   """
-  core.require_one_of('strength', strength, get_args(core.Strength))
+  contract.require_one_of('strength', strength, get_args(contract.Strength))
   if strength == 'oneplus':
     return addressing.oneplus(x)
   return jax.nn.softplus(x)
 
 
-def strength_bias(initial: float, strength: core.Strength) -> float:
+def strength_bias(initial: float, strength: contract.Strength) -> float:
   """The x for which `strengthen` gives `initial`, a number above 1."""
   value = initial - 1.0 if strength == 'oneplus' else initial
   return value + math.log1p(-math.exp(-value))
@@ -233,4 +237,6 @@ def initial_tag(
   batch: tuple[int, ...], word_size: int, latent_size: int
 ) -> Array | None:
   """Makes the tag before the first step: zeros [..., W - Z], None if Z is 0."""
-  return core.zeros(*batch, word_size - latent_size) if latent_size else None
+  return (
+    contract.zeros(*batch, word_size - latent_size) if latent_size else None
+  )

@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 from flax import linen as nn
 
-from gtmm_jax.memory import addressing, core, products
+from gtmm_jax.memory import addressing, contract, products
 from gtmm_jax.memory.lstm import LSTM, LSTMState
 
 Array = jax.Array
@@ -76,7 +76,7 @@ class Introspective(nn.RNNCellBase):
     self, carry: IntrospectiveState, inputs: Array
   ) -> tuple[IntrospectiveState, Array]:
     """Stores, updates, reads: `inputs [..., Z + A]` -> context `[..., R Z]`."""
-    inputs = core.require_sense(self, carry, inputs)
+    inputs = contract.require_sense(self, carry, inputs)
     stored = carry.calls + int(self.stores_first_input)
     memory = self._store(carry.memory, inputs[..., : self.latent_size], stored)
     controller, h = LSTM(self.controller_size, name='controller')(
@@ -85,7 +85,7 @@ class Introspective(nn.RNNCellBase):
     read_weights = self._attend(h, stored)
     gates = nn.sigmoid(self._heads(h, self.latent_size, 'gates'))
     retrieved = jnp.einsum('...rn,...nz->...rz', read_weights, memory)
-    context = core.beside_one_another(retrieved * gates)
+    context = contract.beside_one_another(retrieved * gates)
     state = IntrospectiveState(
       controller, memory, carry.calls + 1, read_weights, gates
     )
@@ -94,7 +94,7 @@ class Introspective(nn.RNNCellBase):
   def _store(self, memory: Array, latent: Array, stored: Array) -> Array:
     """Puts `latent` in as number `stored` (from 1; 0 is a placeholder's)."""
     if self.order == 'arrival':
-      return core.put_in_turn(memory, latent, stored)
+      return contract.put_in_turn(memory, latent, stored)
     # A placeholder moves on hidden, and falls out before it would be shown.
     return jnp.concatenate([latent[..., None, :], memory[..., :-1, :]], axis=-2)
 
@@ -138,19 +138,19 @@ class Introspective(nn.RNNCellBase):
     self, rng: Array, input_shape: tuple[int, ...]
   ) -> IntrospectiveState:
     """An empty store with the leading axes of `input_shape`."""
-    core.require_sizes(self, 'latent_size')
-    core.require_one_of('attention', self.attention, get_args(Attention))
-    core.require_one_of('order', self.order, get_args(Order))
+    contract.require_sizes(self, 'latent_size')
+    contract.require_one_of('attention', self.attention, get_args(Attention))
+    contract.require_one_of('order', self.order, get_args(Order))
     batch = input_shape[:-1]
     heads = (*batch, self.read_heads)
     return IntrospectiveState(
       controller=LSTM(self.controller_size, parent=None).initialize_carry(
         rng, input_shape
       ),
-      memory=core.zeros(*batch, self.slots, self.latent_size),
+      memory=contract.zeros(*batch, self.slots, self.latent_size),
       calls=jnp.zeros(batch, jnp.int32),
-      read_weights=core.zeros(*heads, self.slots),
-      gates=core.zeros(*heads, self.latent_size),
+      read_weights=contract.zeros(*heads, self.slots),
+      gates=contract.zeros(*heads, self.latent_size),
     )
 
   @property

@@ -12,7 +12,7 @@ import jax
 import jax.numpy as jnp
 from flax import linen as nn
 
-from gtmm_jax.memory import addressing, allocation, core, interface
+from gtmm_jax.memory import addressing, allocation, contract, interface
 from gtmm_jax.memory.lstm import LSTM, LSTMState
 
 Array = jax.Array
@@ -74,7 +74,7 @@ def access(
   state: LRUState,
   asked: LRUInterface,
   *,
-  reads: core.Reads = 'after',
+  reads: contract.Reads = 'after',
   decay: float = 0.95,
 ) -> LRUState:
   """One step of the memory: writes to what was read or least used, and reads.
@@ -148,12 +148,12 @@ class LRU(nn.RNNCellBase):
   controller_size: int = 128
   latent_size: int = 0
   write_vector: WriteVector = 'key'
-  reads: core.Reads = 'after'
+  reads: contract.Reads = 'after'
   strength: KeyStrength = 'none'
   initial_strength: float = 10.0
-  key_activation: core.Activation = 'identity'
+  key_activation: contract.Activation = 'identity'
   decay: float = 0.95
-  initial_memory: core.InitialMemory = 'constant'
+  initial_memory: contract.InitialMemory = 'constant'
 
   @nn.compact
   def __call__(self, carry: LRUState, inputs: Array) -> tuple[LRUState, Array]:
@@ -164,10 +164,10 @@ class LRU(nn.RNNCellBase):
 
   def _check(self) -> None:
     """Raises where settings that are the LRU's own make no sense."""
-    core.require_one_of(
+    contract.require_one_of(
       'write_vector', self.write_vector, get_args(WriteVector)
     )
-    core.require_one_of('strength', self.strength, get_args(KeyStrength))
+    contract.require_one_of('strength', self.strength, get_args(KeyStrength))
     if self.read_heads > self.slots:
       raise ValueError(
         f'read_heads is {self.read_heads} and slots {self.slots}; each head '
@@ -215,7 +215,7 @@ class LRU(nn.RNNCellBase):
     self, rng: Array, input_shape: tuple[int, ...]
   ) -> LRUState:
     """A blank memory with the leading axes of `input_shape`."""
-    core.require_settings(self)
+    contract.require_settings(self)
     if not (isinstance(self.decay, numbers.Real) and 0 <= self.decay < 1):
       raise ValueError(
         f'decay is {self.decay!r}; it must be a number in [0, 1).'
@@ -225,12 +225,12 @@ class LRU(nn.RNNCellBase):
       controller=LSTM(self.controller_size, parent=None).initialize_carry(
         rng, input_shape
       ),
-      memory=core.zeros(*batch, self.slots, self.word_size) + _FIRST_MEMORY,
-      usage=core.zeros(*batch, self.slots),
-      read_weights=core.zeros(*batch, heads, self.slots),
-      write_weights=core.zeros(*batch, heads, self.slots),
-      reads=core.zeros(*batch, heads, self.word_size),
-      gates=core.zeros(*batch, heads),
+      memory=contract.zeros(*batch, self.slots, self.word_size) + _FIRST_MEMORY,
+      usage=contract.zeros(*batch, self.slots),
+      read_weights=contract.zeros(*batch, heads, self.slots),
+      write_weights=contract.zeros(*batch, heads, self.slots),
+      reads=contract.zeros(*batch, heads, self.word_size),
+      gates=contract.zeros(*batch, heads),
       tag=interface.initial_tag(batch, self.word_size, self.latent_size),
       calls=jnp.zeros(batch, jnp.int32),
     )

@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 from flax import linen as nn
 
-from gtmm_jax.memory import addressing, core, derivatives, products
+from gtmm_jax.memory import addressing, contract, derivatives, products
 
 Array = jax.Array
 
@@ -53,7 +53,7 @@ class LSTM(nn.RNNCellBase):
     self, carry: LSTMState, inputs: Array
   ) -> tuple[LSTMState, Array]:
     """Advances by one step: `inputs [..., I]` -> (state, h_t `[..., H]`)."""
-    inputs = core.require_sense(self, carry, inputs)
+    inputs = contract.require_sense(self, carry, inputs)
     fused = jnp.concatenate([inputs, carry.hidden], axis=-1)
     kernel = self.param(
       'kernel',
@@ -76,9 +76,9 @@ class LSTM(nn.RNNCellBase):
   ) -> LSTMState:
     """Zeros with the leading axes of `input_shape`; `rng` is not used."""
     del rng
-    core.require_sizes(self)
+    contract.require_sizes(self)
     shape = (*input_shape[:-1], self.size)
-    return LSTMState(core.zeros(*shape), core.zeros(*shape))
+    return LSTMState(contract.zeros(*shape), contract.zeros(*shape))
 
   @property
   def num_feature_axes(self) -> int:

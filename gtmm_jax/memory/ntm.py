@@ -10,7 +10,7 @@ import jax
 import jax.numpy as jnp
 from flax import linen as nn
 
-from gtmm_jax.memory import addressing, core, interface
+from gtmm_jax.memory import addressing, contract, interface
 from gtmm_jax.memory.lstm import LSTM, LSTMState
 
 Array = jax.Array
@@ -111,7 +111,7 @@ def _join(first: NTMHead, second: NTMHead) -> NTMHead:
 
 
 def access(
-  state: NTMState, asked: NTMInterface, *, reads: core.Reads = 'before'
+  state: NTMState, asked: NTMInterface, *, reads: contract.Reads = 'before'
 ) -> NTMState:
   """One step of the memory: reads and writes.
 
@@ -182,11 +182,11 @@ class NTM(nn.RNNCellBase):
   controller_size: int = 128
   latent_size: int = 0
   shift_range: int = 1
-  reads: core.Reads = 'before'
-  strength: core.Strength = 'softplus'
+  reads: contract.Reads = 'before'
+  strength: contract.Strength = 'softplus'
   initial_strength: float = 5.0
-  key_activation: core.Activation = 'identity'
-  initial_memory: core.InitialMemory = 'constant'
+  key_activation: contract.Activation = 'identity'
+  initial_memory: contract.InitialMemory = 'constant'
 
   @nn.compact
   def __call__(self, carry: NTMState, inputs: Array) -> tuple[NTMState, Array]:
@@ -255,21 +255,21 @@ class NTM(nn.RNNCellBase):
     self, rng: Array, input_shape: tuple[int, ...]
   ) -> NTMState:
     """A blank memory, all heads on slot 0; leading axes of `input_shape`."""
-    core.require_settings(self)
+    contract.require_settings(self)
     if self.shift_range < 0:
       raise ValueError(f'shift_range is {self.shift_range}; it must be >= 0.')
     batch, r, w = input_shape[:-1], self.read_heads, self.write_heads
-    first = core.zeros(self.slots).at[0].set(1.0)
+    first = contract.zeros(self.slots).at[0].set(1.0)
     return NTMState(
       controller=LSTM(self.controller_size, parent=None).initialize_carry(
         rng, input_shape
       ),
-      memory=core.zeros(*batch, self.slots, self.word_size) + _FIRST_MEMORY,
+      memory=contract.zeros(*batch, self.slots, self.word_size) + _FIRST_MEMORY,
       read_weights=jnp.broadcast_to(first, (*batch, r, self.slots)),
       write_weights=jnp.broadcast_to(first, (*batch, w, self.slots)),
-      reads=core.zeros(*batch, r, self.word_size),
-      read_gates=core.zeros(*batch, r),
-      write_gates=core.zeros(*batch, w),
+      reads=contract.zeros(*batch, r, self.word_size),
+      read_gates=contract.zeros(*batch, r),
+      write_gates=contract.zeros(*batch, w),
       tag=interface.initial_tag(batch, self.word_size, self.latent_size),
       calls=jnp.zeros(batch, jnp.int32),
     )

@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 
 from gtmm_jax.tasks import episode
-from gtmm_jax.tasks.images import Images
+from gtmm_jax.tasks.sources.digit_images import Images
 
 # Labels address the first ten frames.
 _CLASSES = 10

@@ -22,7 +22,7 @@ from typing import ClassVar, Literal, NamedTuple, Protocol
 import jax
 import jax.numpy as jnp
 
-from gtmm_jax.tasks.images import Images
+from gtmm_jax.tasks.sources.digit_images import Images
 
 Array = jax.Array
 Asks = Literal['frame', 'class', 'view']

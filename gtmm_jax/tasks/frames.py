@@ -8,8 +8,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from gtmm_jax.tasks import doubts, episode, frame_files
-from gtmm_jax.tasks.dataset import DataError
+from gtmm_jax.tasks import episode
+from gtmm_jax.tasks.sources import doubts, frame_files
+from gtmm_jax.tasks.sources.dataset import DataError
 
 Array = jax.Array
 

@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from gtmm_jax.tasks import episode
-from gtmm_jax.tasks.images import Images
+from gtmm_jax.tasks.sources.digit_images import Images
 
 # Up, down, left, right, as (row, column); row 0 is the upper one.
 ACTIONS = ('up', 'down', 'left', 'right')

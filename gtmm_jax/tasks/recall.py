@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 
 from gtmm_jax.tasks import episode
-from gtmm_jax.tasks.images import Images
+from gtmm_jax.tasks.sources.digit_images import Images
 
 # Answers of the parity task: even and odd.
 _PARITIES = 2

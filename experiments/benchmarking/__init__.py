@@ -1,0 +1,1 @@
+"""Measures steps and cores: the parts of benchmark.py."""

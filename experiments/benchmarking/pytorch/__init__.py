@@ -1,0 +1,1 @@
+"""Measures the same computations in PyTorch."""

@@ -1,0 +1,166 @@
+"""Training of `torch_model.TemporalVAE`, from and to parameters of `gtmm_jax`.
+
+A step draws the noise of the latents, passes forward and backward, clips the
+gradients and lets Adam update; the frames are given. Nothing imports this
+module where PyTorch is not installed.
+"""
+
+from collections.abc import Callable
+from typing import Literal, NamedTuple
+
+import numpy as np
+import torch
+
+from benchmarking.pytorch import conversion, temporal_vae
+from gtmm_jax.presets import Preset
+
+Mode = Literal['eager', 'compiled']
+
+
+class Case(NamedTuple):
+  """What is trained on what.
+
+  Attributes:
+    model: 'vrnn' or 'introspective', its memory given samples.
+    preset: its sizes, its rate of learning and its clipping.
+    parameters: the collection `params` that it starts from.
+    frames: x in [0, 1], [T, B, H, W, 1]; the model computes in their precision.
+    condition: c, [T, B, A].
+    slots: N of the introspection network.
+    order: of its slots, 'age' or 'arrival'.
+  """
+
+  model: str
+  preset: Preset
+  parameters: conversion.Parameters
+  frames: np.ndarray
+  condition: np.ndarray
+  slots: int
+  order: str = 'age'
+
+
+def build(case: Case) -> temporal_vae.TemporalVAE:
+  """The model with a case's weights.
+
+  It computes in the precision of the frames.
+  """
+  model = temporal_vae.TemporalVAE(
+    case.model,
+    case.preset,
+    case.frames.shape[2:],
+    case.slots,
+    condition_size=case.condition.shape[-1],
+    order=case.order,
+  )
+  model.to(_tensor(case.frames).dtype, memory_format=torch.channels_last)
+  weights = conversion.as_state(case.parameters)
+  # Running averages stay as they are: training makes no use of them.
+  model.load_state_dict(
+    model.state_dict() | {name: _tensor(a) for name, a in weights.items()}
+  )
+  return model
+
+
+def loss_and_gradients(
+  case: Case, noise: np.ndarray
+) -> tuple[float, conversion.Parameters]:
+  """The negative bound and its gradients, laid out as our parameters are.
+
+  Args:
+    case: model and batch.
+    noise: standard normal, [T, B, Z].
+
+  Returns:
+    Nats a sequence, the mean over the batch; and a tree of NumPy arrays.
+  """
+  model = build(case)
+  loss = model(*map(_tensor, (case.frames, case.condition, noise)))
+  loss.backward()
+  gradients = {
+    name: parameter.grad.numpy() for name, parameter in model.named_parameters()
+  }
+  return loss.item(), conversion.as_parameters(gradients, case.parameters)
+
+
+def parameters_of(
+  model: temporal_vae.TemporalVAE, case: Case
+) -> conversion.Parameters:
+  """A copy of the parameters of a model of `build`, laid out as ours are."""
+  state = {
+    name: parameter.detach().clone().numpy()
+    for name, parameter in model.named_parameters()
+  }
+  return conversion.as_parameters(state, case.parameters)
+
+
+def _bound(
+  model: temporal_vae.TemporalVAE, *arrays: torch.Tensor
+) -> torch.Tensor:
+  return model(*arrays)
+
+
+def updater(
+  case: Case,
+  model: temporal_vae.TemporalVAE,
+  bound: Callable[..., torch.Tensor] = _bound,
+) -> Callable[[torch.Tensor], None]:
+  """A training step that is told its noise.
+
+  Args:
+    case: model and batch; its preset says how Adam learns.
+    model: of `build`; the function changes its parameters.
+    bound: (model, frames, condition, noise) -> the negative bound; it calls the
+      model, or is what was compiled of that.
+
+  Returns:
+    A function of noise, a tensor [T, B, Z].
+  """
+  frames, condition = _tensor(case.frames), _tensor(case.condition)
+  weights = list(model.parameters())
+  rate = case.preset.learning_rate[case.model]
+  # On CPUs, too, all weights in one loop take less than tensor by tensor.
+  adam = torch.optim.Adam(weights, lr=rate, fused=True)
+
+  def update(noise: torch.Tensor) -> None:
+    adam.zero_grad()
+    bound(model, frames, condition, noise).backward()
+    torch.nn.utils.clip_grad_norm_(weights, case.preset.gradient_norm)
+    adam.step()
+
+  return update
+
+
+def training_step(
+  case: Case, mode: Mode = 'eager', threads: int = 1, replicas: int = 1
+) -> Callable[[], None]:
+  """A whole training step of R replicas, one after another.
+
+  Args:
+    case: what every replica is trained on; all start from its parameters.
+    mode: 'compiled': forward and backward pass are each one graph of
+      `torch.compile`, the loop over time unrolled, as PyTorch has it. The first
+      step then compiles, for minutes.
+    threads: for all of PyTorch, set anew at each step.
+    replicas: R.
+
+  Returns:
+    A function that draws noise and updates each replica once.
+  """
+  bound = _bound
+  if mode == 'compiled':
+    # No silent return to the eager mode, and no shapes that may change.
+    bound = torch.compile(_bound, fullgraph=True, dynamic=False)
+  updates = [updater(case, build(case), bound) for _ in range(replicas)]
+  shape = (*case.frames.shape[:2], case.preset.latent_size)
+  dtype = _tensor(case.frames).dtype
+
+  def step() -> None:
+    torch.set_num_threads(threads)
+    for update in updates:
+      update(torch.randn(shape, dtype=dtype))
+
+  return step
+
+
+def _tensor(array: np.ndarray) -> torch.Tensor:
+  return torch.from_numpy(np.array(array, order='C'))

@@ -1,0 +1,1 @@
+"""Learns to copy sequences: the parts of copy_task.py."""

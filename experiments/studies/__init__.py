@@ -1,0 +1,1 @@
+"""Runs every cell of a grid: the parts of study.py."""

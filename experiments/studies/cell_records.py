@@ -1,0 +1,189 @@
+"""Cells of a study: what each has to do, and what its folder holds; no jax."""
+
+import json
+import os
+import pathlib
+import subprocess
+from collections.abc import Iterable, Mapping
+from typing import Any, NamedTuple
+
+from gtmm_jax import records
+from gtmm_jax.process import children
+from gtmm_jax.runs import workdirs
+from studies import grid_file
+
+_RESOLVE = pathlib.Path(__file__).with_name('resolve.py')
+# Bytes at the end of metrics.jsonl that hold a whole line or two.
+_TAIL = 2**20
+# So many cells' mistakes are told.
+_TOLD = 5
+
+
+class Cell(NamedTuple):
+  """A run of a study, resolved.
+
+  Attributes:
+    name: of the cell.
+    row: of the table, the name without the seed; may be ''.
+    flags: of run.py, and their values.
+    workdir: of the run.
+    config: what its config.json would hold.
+    steps: updates in all.
+    episodes: of the evaluation, at least.
+    is_evaluated: whether its evaluation was there when it was resolved.
+    is_complete: whether its figures were there, too.
+    doubts: what may be wrong with its data, in sentences.
+  """
+
+  name: str
+  row: str
+  flags: dict[str, Any]
+  workdir: pathlib.Path
+  config: dict[str, Any]
+  steps: int
+  episodes: int
+  is_evaluated: bool
+  is_complete: bool
+  doubts: list[str]
+
+  @property
+  def log(self) -> pathlib.Path:
+    """The file to which the output of the run is added."""
+    return self.workdir.with_name(f'{self.name}.log')
+
+
+class Mistakes(ValueError):
+  """Cells ask for what cannot be.
+
+  Attributes:
+    lines: for people, of the first cells, and how many more there are.
+  """
+
+  def __init__(self, problems: Mapping[str, str]) -> None:
+    told = tell(problems.items())
+    self.lines = told[:_TOLD]
+    left = len(told) - len(self.lines)
+    if left:
+      self.lines.append(f'{left} more mistakes are in other cells.')
+    super().__init__(' '.join(self.lines))
+
+
+def tell(said: Iterable[tuple[str, str]]) -> list[str]:
+  """Returns a line for each thing that is said of cells, often of all of them.
+
+  Args:
+    said: names of cells, each with a sentence.
+  """
+  cells_of: dict[str, list[str]] = {}
+  for name, sentence in said:
+    cells_of.setdefault(sentence, []).append(name)
+  return [
+    f'{first}{f" and {len(others)} more" if others else ""}: {sentence}'
+    for sentence, (first, *others) in cells_of.items()
+  ]
+
+
+def resolve(
+  grid: Mapping[str, grid_file.Cell], folder: pathlib.Path
+) -> list[Cell]:
+  """Resolves cells as run.py would, in a process that ends before this returns.
+
+  Args:
+    grid: the cells by name, with all flags that they are given.
+    folder: of the study.
+
+  Raises:
+    Mistakes: if a run would end with a mistake before it compiles.
+    ValueError: if the process fails.
+  """
+  question = {
+    'folder': os.fspath(folder),
+    'cells': {name: cell.flags for name, cell in grid.items()},
+  }
+  child = children.start(
+    _RESOLVE,
+    (),
+    stdin=subprocess.PIPE,
+    stdout=subprocess.PIPE,
+    stderr=subprocess.PIPE,
+    # A device's memory is left to runs of others that may be under way.
+    env={**os.environ, 'XLA_PYTHON_CLIENT_PREALLOCATE': 'false'},
+  )
+  try:
+    answer, said = child.communicate(json.dumps(question).encode())
+  finally:
+    # Where this program is asked to end meanwhile.
+    child.kill()
+    child.wait()
+  if child.returncode:
+    lines = said.decode(errors='replace').strip().splitlines()
+    why = lines[-1] if lines else f'ended with code {child.returncode}'
+    raise ValueError(f'The cells cannot be checked: {why}')
+  found = json.loads(answer)
+  problems = {
+    name: each['problem'] for name, each in found.items() if 'problem' in each
+  }
+  if problems:
+    raise Mistakes(problems)
+  return [
+    Cell(name, cell.row, cell.flags, folder / name, **found[name])
+    for name, cell in grid.items()
+  ]
+
+
+def is_done(cell: Cell) -> bool:
+  """Whether the records of a cell hold what its run has to come to.
+
+  Raises:
+    ValueError: if they are damaged, or of a run with other settings.
+  """
+  workdirs.require(cell.workdir, cell.steps, dict(cell.config))
+  return workdirs.is_evaluated(cell.workdir, cell.steps, cell.episodes)
+
+
+def steps_done(cell: Cell) -> int:
+  """The step of a cell's last report, 0 where there is none."""
+  try:
+    with (cell.workdir / 'metrics.jsonl').open('rb') as file:
+      size = file.seek(0, os.SEEK_END)
+      # From its beginning, where a line is longer than that.
+      for start in (max(0, size - _TAIL), 0):
+        file.seek(start)
+        # The last line may be torn, and the first begin in the middle.
+        for line in reversed(file.read().split(b'\n')):
+          record = records.documents.parsed(line)
+          if isinstance(record, dict) and isinstance(record.get('step'), int):
+            return record['step']
+  except OSError:
+    pass
+  return 0
+
+
+def rows(cells: Iterable[Cell]) -> dict[str, list[Cell]]:
+  """Groups cells that differ in their seed alone, by the name of their row.
+
+  Raises:
+    Mistakes: if two cells are the same run, seed and all.
+  """
+  alike: dict[str, list[Cell]] = {}
+  for cell in cells:
+    settings = {**cell.config['settings'], 'seed': None}
+    key = [cell.row, settings, cell.config['data']['checksum']]
+    alike.setdefault(json.dumps(key, sort_keys=True), []).append(cell)
+  rows: dict[str, list[Cell]] = {}
+  for group in alike.values():
+    seeds = [cell.config['settings'].get('seed') for cell in group]
+    if len(set(seeds)) < len(seeds):
+      names = [cell.name for cell in group]
+      raise Mistakes({names[-1]: f'is the same run as {names[0]}.'})
+    rows[_row_name(group, rows)] = group
+  return rows
+
+
+def _row_name(group: list[Cell], taken: Mapping[str, Any]) -> str:
+  """Without the seed, unless another row has that name or nothing is left."""
+  if len(group) == 1 and not group[0].row:
+    return group[0].name
+  settings = group[0].config['settings']
+  name = group[0].row or f'{settings["task"]}-{settings["model"]}'
+  return group[0].name if name in taken else name

@@ -1,0 +1,124 @@
+"""Rows of the table that study.py makes: what the runs of each came to."""
+
+import pathlib
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from gtmm_jax import records
+from gtmm_jax.process.provenance import without_folders
+
+# Of runs that differ in their seed.
+_IN_COMMON = ('settings', 'data')
+
+
+def read(workdirs: Sequence[pathlib.Path]) -> dict[str, Any]:
+  """Reads what runs came to that differ in their seed alone.
+
+  Args:
+    workdirs: of one or more runs; their replicas are pooled.
+
+  Returns:
+    The `settings`, `versions`, `device` and `data` of the first run, and
+    `commit`, `clean` and `command` of its latest start;
+    `training_seconds` of all; `step`, `episodes` and `failed_replicas`; `n`,
+    how many replicas count; `summary`: for each metric mean and standard error,
+    or None; and `replicas`: for each metric the value of each replica. Of
+    several runs `seed` is a list, and `runs` has what each has of its own.
+
+  Raises:
+    ValueError: if a file of a run is damaged, or missing.
+  """
+  pooled = evaluation(workdirs)
+  has_settled = records.settled_at(metrics(workdirs)) is not None
+  origins = [_origin(workdir) for workdir in workdirs]
+  seconds = [each['training_seconds'] for each in origins]
+  together = {}
+  if len(origins) > 1:
+    seeds = [each['settings']['seed'] for each in origins]
+    together = {
+      'settings': {**origins[0]['settings'], 'seed': seeds},
+      'training_seconds': None if None in seconds else sum(seconds),
+      'runs': [
+        {
+          'seed': seed,
+          **{name: each[name] for name in each if name not in _IN_COMMON},
+        }
+        for seed, each in zip(seeds, origins, strict=True)
+      ],
+    }
+  values = records.by_replica(pooled, has_settled)
+  return {
+    **origins[0],
+    **together,
+    'step': pooled['step'],
+    'episodes': pooled['episodes'],
+    'failed_replicas': records.failed_replicas(pooled),
+    'n': int(np.isfinite(values['negative_bound']).sum()),
+    'summary': records.summarise(pooled, has_settled),
+    'replicas': values,
+  }
+
+
+def _origin(workdir: pathlib.Path) -> dict[str, Any]:
+  """What a run was, of what is published."""
+  config, lines = records.read_config(workdir), records.read_metrics(workdir)
+  if config is None:
+    raise ValueError(f'{workdir} has an evaluation of no run in it.')
+  return {
+    **{name: config[name] for name in ('settings', 'versions', 'device')},
+    'data': _data(config['data']),
+    **_made(config),
+    'training_seconds': lines[-1]['seconds'] if lines else None,
+  }
+
+
+def evaluation(workdirs: Sequence[pathlib.Path]) -> dict[str, Any]:
+  """Returns the evaluation of the replicas of all of the runs.
+
+  Raises:
+    ValueError: if one is damaged, or missing.
+  """
+  found = []
+  for workdir in workdirs:
+    one = records.read_evaluation(workdir)
+    if one is None or 'step' not in one:
+      raise ValueError(f'{workdir} has no evaluation of a run.')
+    found.append(one)
+  return records.pool(found)
+
+
+def metrics(workdirs: Sequence[pathlib.Path]) -> list[dict[str, Any]]:
+  """Returns lines of all replicas, at the steps that all of the runs report."""
+  first, *others = (
+    {line['step']: line for line in records.read_metrics(workdir)}
+    for workdir in workdirs
+  )
+  return [
+    records.pool([line, *(other[step] for other in others)])
+    for step, line in first.items()
+    if all(step in other for other in others)
+  ]
+
+
+def _data(recorded: dict[str, Any]) -> dict[str, Any]:
+  """What the data were, and not where: tables are published."""
+  folder = recorded['flag'].partition(':')[2]
+  source = recorded['source']
+  if folder:
+    # With the colon: the name alone may be a word of the rest, too.
+    path = pathlib.Path(folder).expanduser()
+    source = source.replace(f'{path}: ', 'FOLDER: ', 1)
+  return {'source': source, 'checksum': recorded['checksum']}
+
+
+def _made(config: dict[str, Any]) -> dict[str, Any]:
+  """By which sources and which command, None where records do not tell."""
+  start = config.get('starts', [{}])[-1]
+  command = start.get('command')
+  return {
+    'commit': start.get('commit'),
+    'clean': start.get('clean'),
+    'command': command and without_folders(command),
+  }

@@ -1,0 +1,213 @@
+"""The table that study.py makes: what runs of a grid came to."""
+
+import functools
+import pathlib
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+
+from gtmm_jax import figures
+from gtmm_jax.process import attempt
+from gtmm_jax.records import documents
+from studies import outcomes
+
+# Column by column: the name in the summary, what is printed above it.
+_COLUMNS = {
+  'kl_new': 'KL new',
+  'kl_predictable': 'KL predictable',
+  'ratio': 'predictable / new',
+  'kl_last': 'KL last frame',
+  'negative_bound': 'negative bound',
+  'retrieval_ahead': 'retrieved ahead',
+  'retrieval_ahead_chance': 'by chance',
+  'retrieval_free': 'retrieved free',
+  'retrieval_free_chance': 'by chance',
+}
+# Of these there is a table of tasks by what is varied, too.
+_MATRICES = {
+  'ratio': 'KL of predictable frames / KL of new frames:',
+  'kl_last': 'KL of the last frame:',
+}
+# What stands above a figure of a metric.
+_TITLES = {
+  'ratio': 'KL of predictable frames / KL of new frames',
+  'kl_last': 'KL of the last frame, nats',
+  'negative_bound': 'negative bound, nats a sequence',
+  'retrieval_ahead': 'share retrieved one step ahead',
+  'retrieval_free': 'share retrieved free-running',
+}
+# Columns that a terminal has room for; all are in the files.
+_SHOWN = 6
+_TOLD = (
+  'KL in nats a frame, negative bound in nats a sequence, retrieval as a share '
+  'of predictable frames, over held-out episodes: mean ± standard error over '
+  'n replicas, of all seeds, where there are several. New frames of '
+  'similarity-cued recall include the cue. Of the two answers of parity recall '
+  'half are right for who knows but their places. There is no ratio (-) where '
+  'nothing is predictable, or before the KL of new frames has changed by less '
+  'than 10% between two reports at least 100 steps apart.'
+)
+
+
+def write(
+  rows: Mapping[str, dict[str, Any]], stem: pathlib.Path, console: Console
+) -> list[pathlib.Path]:
+  """Prints the table, and writes it as JSON and as Markdown.
+
+  Args:
+    rows: by name, what `study_rows.read` gives.
+    stem: the files, without their endings.
+    console: to print on.
+
+  Returns:
+    The paths of the two files.
+  """
+  headings = ['cell', 'steps', 'n', *_COLUMNS.values()]
+  body = [
+    [name, f'{row["step"]:,}', _counted(row), *map(_text, _values(row))]
+    for name, row in rows.items()
+  ]
+  table = Table()
+  for index, heading in enumerate(headings[:_SHOWN]):
+    # Names are long, and told whole.
+    justify, overflow = ('right', 'ellipsis') if index else ('left', 'fold')
+    table.add_column(heading, justify=justify, overflow=overflow)
+  for line in body:
+    table.add_row(*line[:_SHOWN])
+  console.print(table)
+  parts = [_TOLD]
+  for metric, told in _MATRICES.items():
+    parts += [told, matrix(rows, metric)]
+  parts.append(_markdown(headings, body))
+  paths = [stem.with_name(f'{stem.name}.{kind}') for kind in ('json', 'md')]
+  documents.replace_document(paths[0], documents.as_json(rows))
+  documents.replace(paths[1], ('\n\n'.join(parts) + '\n').encode())
+  return paths
+
+
+def matrix(rows: Mapping[str, dict[str, Any]], metric: str) -> str:
+  """A metric of each task and what tells cells apart, as a table in Markdown.
+
+  Args:
+    rows: as `write` has them.
+    metric: its name in the summary.
+
+  Returns:
+    A line for each task, or for each label where there are more of these.
+  """
+  found = {
+    (row['settings']['task'], _label(name, row)): _text(row['summary'][metric])
+    for name, row in rows.items()
+  }
+  tasks = list(dict.fromkeys(task for task, _ in found))
+  labels = list(dict.fromkeys(label for _, label in found))
+  lines = [
+    ['task', *(f'`{label}`' for label in labels)],
+    *(
+      [f'`{task}`', *(found.get((task, label), '') for label in labels)]
+      for task in tasks
+    ),
+  ]
+  if len(labels) > len(tasks):
+    lines = [list(line) for line in zip(*lines, strict=True)]
+    lines[0][0] = ''
+  return _markdown(lines[0], lines[1:])
+
+
+def draw(
+  rows: Mapping[str, dict[str, Any]],
+  workdirs: Mapping[str, Sequence[pathlib.Path]],
+  stem: pathlib.Path,
+) -> list[pathlib.Path]:
+  """Draws ratios as dots, and results of each task, where it has several rows.
+
+  Args:
+    rows: as `write` has them.
+    workdirs: of the runs of each row.
+    stem: of the table; a figure's adds the task.
+
+  Returns:
+    The paths of what was drawn; of what could not be, a line is printed.
+  """
+  by_task: dict[str, list[figures.Run]] = {}
+  for name, row in rows.items():
+    run = figures.Run(
+      _label(name, row),
+      outcomes.metrics(workdirs[name]),
+      outcomes.evaluation(workdirs[name]),
+      row['settings']['model'],
+    )
+    by_task.setdefault(row['settings']['task'], []).append(run)
+  paths = []
+  several = any(len(runs) > 1 for runs in by_task.values())
+  if several and any(row['summary']['ratio'] for row in rows.values()):
+    paths += attempt.attempt(lambda: draw_dots(rows, 'ratio', stem), stem)
+  for task, runs in by_task.items():
+    if len(runs) > 1:
+      own = stem.with_name(f'{stem.name}-{task}')
+      paths += attempt.attempt(
+        functools.partial(figures.draw_results, runs, own, _task(task)), own
+      )
+  return paths
+
+
+def draw_dots(
+  rows: Mapping[str, dict[str, Any]], metric: str, stem: pathlib.Path
+) -> list[pathlib.Path]:
+  """Draws a metric as dots with intervals: a panel a task, a row a label.
+
+  Args:
+    rows: as `write` has them.
+    metric: its name in the summary.
+    stem: the files, without their endings.
+
+  Returns:
+    The paths of the two files.
+  """
+  panels: dict[str, dict[str, figures.Dot | None]] = {}
+  for name, row in rows.items():
+    value = row['summary'][metric]
+    replicas = row.get('replicas', {}).get(metric, ())
+    panel = panels.setdefault(_task(row['settings']['task']), {})
+    panel[_label(name, row)] = value and figures.Dot(*value, replicas)
+  title = _TITLES.get(metric, metric.replace('_', ' '))
+  return figures.draw_dots(panels, stem, title)
+
+
+def _task(task: str) -> str:
+  """The name of a task in print."""
+  return figures.in_print(task).replace('_', ' ')
+
+
+def _label(name: str, row: dict[str, Any]) -> str:
+  """What tells a cell from others of its task."""
+  task, model = row['settings']['task'], row['settings']['model']
+  return name.replace(task, '').replace('--', '-').strip('-') or model
+
+
+def _counted(row: dict[str, Any]) -> str:
+  """Tells how many replicas count, and of how many."""
+  all_of_them = len(row['replicas']['negative_bound'])
+  counted = row['n']
+  return str(counted) + ('' if counted == all_of_them else f' of {all_of_them}')
+
+
+def _values(row: dict[str, Any]) -> list[Any]:
+  return [row['summary'].get(name) for name in _COLUMNS]
+
+
+def _text(value: Any) -> str:
+  if value is None:
+    return '-'
+  mean, error = value
+  places = 1 if abs(mean) >= 100 else 3
+  return f'{mean:,.{places}f}' + (
+    '' if error is None else f' ± {error:,.{places}f}'
+  )
+
+
+def _markdown(headings: list[str], body: list[list[str]]) -> str:
+  lines = [headings, ['---'] * len(headings), *body]
+  return '\n'.join(f'| {" | ".join(line)} |' for line in lines)

@@ -1,0 +1,1 @@
+"""Metrics, and what is measured on held-out episodes."""

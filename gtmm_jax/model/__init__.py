@@ -1,0 +1,1 @@
+"""The temporal VAE: maps, one step, free energy, generation."""

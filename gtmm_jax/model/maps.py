@@ -1,0 +1,123 @@
+"""The maps of the temporal VAE: posterior, observation and prior.
+
+Gemici et al. 2017, section 3 and appendix B; the networks that they are given
+are in `networks.py`. Frames `[..., H, W, C]` are in [0, 1].
+"""
+
+from collections.abc import Sequence
+
+import jax
+import jax.numpy as jnp
+from flax import linen as nn
+
+from gtmm_jax.memory import addressing, products
+from gtmm_jax.model.distributions import Bernoulli, DiagonalGaussian
+
+Array = jax.Array
+
+# Log-scales of latents stay within +-4, nearly linear around zero. A KL between
+# any two is then finite, and the loop from a latent through the memory to the
+# scale of the next can't run away: with +-8 it did, for a step, early in
+# training.
+_LOG_SCALE_BOUND = 4.0
+# The smallest standard deviation of a colour channel, a grey level of 256.
+_FRAME_SCALE_FLOOR = 1.0 / 256.0
+# At the start it is 0.14, about that of the pixels themselves: Adam moves it by
+# no more than its rate a step.
+_FRAME_LOG_SCALE = -2.0
+
+
+def _gaussian(raw: Array) -> DiagonalGaussian:
+  """Splits [..., 2 Z] into a mean and a bounded log-scale."""
+  mean, log_scale = jnp.split(raw, 2, axis=-1)
+  log_scale = _LOG_SCALE_BOUND * jnp.tanh(log_scale / _LOG_SCALE_BOUND)
+  return DiagonalGaussian(mean, log_scale)
+
+
+class PriorMap(nn.Module):
+  """f_z: the prior of z_t from the context alone (section 3).
+
+  Attributes:
+    latent_size: Z.
+    hidden: units of each hidden layer.
+  """
+
+  latent_size: int
+  hidden: Sequence[int]
+
+  @nn.compact
+  def __call__(self, context: Array) -> DiagonalGaussian:
+    """Context [..., P] -> Gaussian over z [..., Z]."""
+    x = context
+    for size in self.hidden:
+      x = nn.relu(nn.Dense(size)(x))
+    return _gaussian(nn.Dense(2 * self.latent_size)(x))
+
+
+class PosteriorMap(nn.Module):
+  """f_q: the posterior of z_t from the frame and the context (section 3).
+
+  The encoder's last linear layer is the one "to a vector of length 64" of
+  appendix B. The context enters there: its own linear image is added, so that
+  frames can be encoded all at once, before any context is known.
+
+  Attributes:
+    encoder: network from frames to features [..., 2 Z].
+    latent_size: Z.
+  """
+
+  encoder: nn.Module
+  latent_size: int
+
+  def setup(self) -> None:
+    """Makes the layer through which the context enters."""
+    self.from_context = nn.Dense(
+      2 * self.latent_size, use_bias=False, dot_general=products.dot_general
+    )
+
+  def encode(self, frames: Array, train: bool) -> Array:
+    """Frames [..., H, W, C] in [0, 1] -> features [..., F]."""
+    return self.encoder(2.0 * frames - 1.0, train)
+
+  def __call__(self, features: Array, context: Array) -> DiagonalGaussian:
+    """Features [..., F] and context [..., P] -> Gaussian over z [..., Z]."""
+    return _gaussian(features + self.from_context(context))
+
+
+class ObservationMap(nn.Module):
+  """f_x: the likelihood of a frame from z_t and the context (section 3).
+
+  Grey frames are Bernoulli, their grey values soft targets; colour frames are
+  Gaussian with one learned log-scale for each channel.
+
+  Attributes:
+    decoder: network from [z, context] to [..., H, W, C].
+    likelihood: 'bernoulli' or 'gaussian'.
+  """
+
+  decoder: nn.Module
+  likelihood: str = 'bernoulli'
+
+  @nn.compact
+  def __call__(
+    self, z: Array, context: Array, train: bool
+  ) -> Bernoulli | DiagonalGaussian:
+    """z [..., Z] and context [..., P] -> distribution of [..., H, W, C].
+
+    Raises:
+      ValueError: if there is no such likelihood.
+    """
+    out = self.decoder(jnp.concatenate([z, context], axis=-1), train)
+    if self.likelihood == 'bernoulli':
+      return Bernoulli(out)
+    if self.likelihood != 'gaussian':
+      raise ValueError(
+        f'likelihood is {self.likelihood!r}; it must be bernoulli or gaussian.'
+      )
+    # Softplus: a scale at the floor still feels a gradient away from it.
+    start = nn.initializers.constant(_FRAME_LOG_SCALE)
+    raw = self.param('log_scale', start, out.shape[-1:], jnp.float32)
+    floor = jnp.log(jnp.asarray(_FRAME_SCALE_FLOOR, raw.dtype))
+    log_scale = floor + nn.softplus(raw - floor)
+    log_scale = addressing.aligned(log_scale.astype(out.dtype), out)
+    return DiagonalGaussian(out, log_scale)

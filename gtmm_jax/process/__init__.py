@@ -1,0 +1,1 @@
+"""What any program needs: command line, signals, folders, provenance."""

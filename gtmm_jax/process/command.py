@@ -1,0 +1,279 @@
+"""What every program here does with its command line; no jax."""
+
+import contextlib
+import functools
+import math
+import os
+import pathlib
+import re
+import signal
+import subprocess
+import sys
+import textwrap
+import time
+from collections.abc import Mapping
+from typing import Any, NoReturn
+
+from absl import flags, logging
+from rich.console import Console
+
+from gtmm_jax import presets
+from gtmm_jax.process import children, signals
+
+# What a program ends with that was asked for what cannot be.
+MISTAKE = 2
+
+# So that --helpshort of a program shows the flags that are defined for it here.
+flags.disclaim_key_flags()
+
+# Characters of what a library says that are handed on.
+_LONGEST_REASON = 200
+
+
+def parse_flags(arguments: list[str]) -> list[str]:
+  """Reads the flags; a mistake ends the program with one line, code 2."""
+  try:
+    rest = flags.FLAGS(arguments)
+  except flags.Error as error:
+    fail(error)
+  if len(rest) > 1:
+    fail(f'{rest[1]!r} is not a flag; flags are written --name=value.')
+  return rest
+
+
+def fail(message: str | Exception) -> NoReturn:
+  """Ends the program with one line on standard error, code 2."""
+  complain(message)
+  sys.exit(MISTAKE)
+
+
+def complain(message: str | Exception) -> None:
+  """Prints one line on standard error."""
+  program = pathlib.Path(sys.argv[0]).name
+  with contextlib.suppress(BrokenPipeError):
+    print(f'{program}: {" ".join(str(message).split())}', file=sys.stderr)
+
+
+def import_jax() -> None:
+  """Imports jax; what it refuses of its environment ends the program."""
+  # Else jax tells which accelerators it does not find, and Matplotlib that it
+  # looked for fonts.
+  logging.set_verbosity(logging.ERROR)
+  try:
+    import jax  # noqa: F401
+  except (ImportError, ValueError, RuntimeError) as error:
+    fail(
+      f'jax cannot be imported ({_brief(error)}); mend its installation, or '
+      f'what the environment sets.'
+    )
+
+
+def require_device() -> None:
+  """Starts jax on its devices, once it is known how many of the CPU it takes.
+
+  Raises:
+    ValueError: if there is no such device, or its driver does not work.
+  """
+  import jax
+
+  try:
+    jax.devices()
+  # Whatever plugins and drivers raise.
+  except Exception as error:
+    platforms = jax.config.jax_platforms
+    if platforms:
+      raise ValueError(
+        f'JAX_PLATFORMS is {platforms!r}, and jax finds no such device here '
+        f'({_brief(error)}); leave it unset, or set JAX_PLATFORMS=cpu.'
+      ) from error
+    raise ValueError(
+      f'jax cannot use the devices of this machine ({_brief(error)}); mend '
+      f'their driver, or set JAX_PLATFORMS=cpu.'
+    ) from error
+
+
+def require_device_for_others() -> None:
+  """Checks as `require_device` does, in a process of its own.
+
+  An accelerator is held by the process that starts it: one that only starts
+  others leaves it to them.
+
+  Raises:
+    ValueError: if there is no such device, or its driver does not work.
+  """
+  program = (
+    'import sys; sys.path.insert(0, sys.argv[1]); '
+    'from gtmm_jax.process import command; '
+    'command.import_jax(); command.require_device()'
+  )
+  ended = subprocess.run(
+    [sys.executable, '-c', program, str(pathlib.Path(__file__).parents[2])],
+    capture_output=True,
+    text=True,
+    check=False,
+  )
+  if ended.returncode:
+    last = (ended.stderr.strip() or 'jax does not start').splitlines()[-1]
+    raise ValueError(re.sub(r'^(ValueError|-c): ', '', last))
+
+
+def _brief(error: Exception) -> str:
+  """The first line of what was raised."""
+  lines = str(error).splitlines() or ['it does not say why']
+  return textwrap.shorten(lines[0], _LONGEST_REASON, placeholder=' ...')
+
+
+def require_seconds(seconds: float) -> None:
+  """Raises `ValueError` unless --seconds is a finite number above 0."""
+  if not 0 < seconds < math.inf:
+    raise ValueError(f'--seconds is {seconds}; it must be a number above 0.')
+
+
+def run_logged(
+  program: pathlib.Path, given: Mapping[str, Any], log: pathlib.Path
+) -> int:
+  """Runs another program; what it prints is added to a log.
+
+  Args:
+    program: a file of Python.
+    given: its flags and their values.
+    log: the file.
+
+  Returns:
+    Its exit code.
+
+  Raises:
+    signals.Stopped: if a signal came; the other program was ended.
+  """
+  with log.open('a') as file:
+    child = children.start(
+      program,
+      words(given),
+      stdout=file,
+      stderr=subprocess.STDOUT,
+      stdin=subprocess.DEVNULL,
+    )
+  kill = functools.partial(children.send, child, signal.SIGKILL)
+  with signals.deferred(signals.GOES_ON, kill):
+    try:
+      while child.poll() is None and signals.received() is None:
+        time.sleep(children.LOOK)
+    finally:
+      child.kill()
+      child.wait()
+  return child.returncode
+
+
+def words(given: Mapping[str, Any]) -> list[str]:
+  """Returns flags and their values as a command line has them, a word each."""
+  return [f'--{name}={value}' for name, value in given.items()]
+
+
+def preset_default(name: str) -> str:
+  """A sentence for a flag's help: what each preset takes where it is absent."""
+  parts = []
+  for preset in presets.PRESETS:
+    grey, colour = (_default(presets.choose(preset, c), name) for c in (1, 3))
+    parts.append(f'{preset} {grey}')
+    if colour != grey:
+      parts.append(f'{preset}, colour frames, {colour}')
+  return f' Default: {"; ".join(parts)}.'
+
+
+def _default(preset: presets.Preset, name: str) -> str:
+  """What a preset takes, for people."""
+  if name in presets.EPISODE_SETTINGS:
+    own = preset.episodes.items()
+    value = {task: sizes[name] for task, sizes in own if name in sizes}
+  else:
+    value = getattr(preset, name)
+  if not isinstance(value, Mapping):
+    return str(value)
+  # By task or by model.
+  if len(set(value.values())) == 1:
+    return str(next(iter(value.values())))
+  return ', '.join(f'{chosen} on {key}' for key, chosen in value.items())
+
+
+def define_episode_flags() -> None:
+  """Defines the flags of what episodes are made of, None by default."""
+  for name, text in {
+    'pre_recall': "The paper's l, frames before the recall interval; >= 10 on "
+    'dynamic_dependency.',
+    'recall': "The paper's k, frames of the recall interval, 1 to l; >= 2 on "
+    'similarity_cued_recall.',
+    'rows': "Rows of navigation's grid, >= 1; with columns, two cells or more.",
+    'columns': "Columns of navigation's grid, >= 1.",
+    'length': 'Frames of a walk on navigation, >= 3, or of two turns on '
+    'rotation, >= 14; on frames those of the file.',
+    'size': 'Height and width of frames on rotation, in pixels, >= 8.',
+  }.items():
+    flags.DEFINE_integer(name, None, text + preset_default(name))
+
+
+def define_associative_flags() -> None:
+  """Defines the flags of the associative memory alone."""
+  flags.DEFINE_integer(
+    'top_k',
+    0,
+    'Slots that each read head of the associative memory reads by each '
+    'addressing, 2 or more, at most as many as there are; 0 reads all.',
+    lower_bound=0,
+  )
+  flags.DEFINE_enum(
+    'nearest',
+    'exact',
+    presets.NEAREST,
+    'How those are found: exact, or approximate, which is faster on TPUs.',
+  )
+  flags.DEFINE_string(
+    'without',
+    'none',
+    'Parts that the associative memory goes without, with commas between: '
+    f'{", ".join(presets.ASSOCIATIVE_PARTS)}; or none.',
+  )
+
+
+def define_memory_flag() -> None:
+  """Defines the flag of what training episodes of a file may take."""
+  flags.DEFINE_float(
+    'device_megabytes',
+    None,
+    'On frames: megabytes that training episodes may take on each device, '
+    'above 0. More of them are trained on in windows, another after each '
+    "report. Default: half of an accelerator's memory; on the CPU half of the "
+    "machine's, shared by the replicas.",
+  )
+
+
+def define_computing_flags() -> None:
+  """Defines the flags of how things are computed."""
+  flags.DEFINE_enum(
+    'recompute',
+    'nothing',
+    presets.RECOMPUTE,
+    'What gradients compute again rather than keep, to save memory: nothing, '
+    'the inside of time steps, or everything, networks of frames included.',
+  )
+  flags.DEFINE_enum(
+    'precision',
+    'default',
+    presets.PRECISIONS,
+    'Of products, whose sums are float32 always; by default what '
+    'JAX_DEFAULT_MATMUL_PRECISION says, else what jax takes on the device. '
+    'CPUs multiply in float32 whatever is said.',
+  )
+
+
+class _Console(Console):
+  """A console that ends the program, once it can, where nobody reads it."""
+
+  def on_broken_pipe(self) -> None:
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    if not signals.receive_broken_pipe():
+      super().on_broken_pipe()
+
+
+def console() -> Console:
+  """Where programs print: what is printed is text, brackets and all."""
+  return _Console(markup=False, emoji=False, highlight=False, soft_wrap=True)

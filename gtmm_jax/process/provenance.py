@@ -1,0 +1,105 @@
+"""By which sources and which command a record was made; no jax."""
+
+import os
+import pathlib
+import shlex
+import subprocess
+import sys
+from typing import Any
+
+import gtmm_jax
+
+# Flags whose values are folders or files.
+_PATHS = (
+  'workdir',
+  'folder',
+  'output',
+  'data_dir',
+  'json',
+  'compare',
+  'grid',
+  'flagfile',
+)
+
+
+def sources() -> dict[str, Any]:
+  """Returns `commit` and `clean` of the sources that run, by git.
+
+  The commit is that of the repository in which this package and these programs
+  are tracked, clean whether they are as committed, none of their files new.
+  Both are None where git tells nothing of them, as where the package is
+  installed from a wheel; a repository that merely lies around them, or the
+  current folder's, counts for nothing.
+  """
+  package = pathlib.Path(gtmm_jax.__file__).resolve()
+  programs = package.parents[1] / 'experiments'
+  folders = [str(package.parent), str(programs)]
+  commit, status = None, None
+  if _git(folders[0], 'ls-files', '--error-unmatch', *folders):
+    commit = _git(folders[0], 'rev-parse', 'HEAD')
+    status = _git(folders[0], 'status', '--porcelain', '-uall', '--', *folders)
+  if commit is None or status is None:
+    return {'commit': None, 'clean': None}
+  # Names are in quotes where they are odd; results beside programs count not.
+  changed = [line.strip('"').endswith('.py') for line in status.splitlines()]
+  return {'commit': commit.strip(), 'clean': not any(changed)}
+
+
+def _git(folder: str, *arguments: str | pathlib.Path) -> str | None:
+  """Returns what git prints in a folder; None where it fails, or is absent."""
+  # Variables such as GIT_DIR would name another repository.
+  own = {k: v for k, v in os.environ.items() if not k.startswith('GIT_')}
+  try:
+    return subprocess.run(
+      ['git', '-C', folder, *map(str, arguments)],
+      env={**own, 'GIT_OPTIONAL_LOCKS': '0'},
+      stdin=subprocess.DEVNULL,
+      capture_output=True,
+      text=True,
+      timeout=20,
+      check=True,
+    ).stdout
+  except (OSError, ValueError, subprocess.SubprocessError):
+    return None
+
+
+def command() -> str:
+  """Returns the command line of this program, as a shell takes it."""
+  return shlex.join(['python', *sys.argv])
+
+
+def published() -> dict[str, Any]:
+  """Returns what a published record tells of its making.
+
+  These are `commit` and `clean`, as `sources` has them, and `command`, without
+  folders of this machine.
+  """
+  return {**sources(), 'command': without_folders(command())}
+
+
+def without_folders(command: str) -> str:
+  """Returns a command line without what tells of this machine's folders.
+
+  The program is named by its last two parts; values that are paths, or that
+  name a folder or a file, become FOLDER.
+  """
+  python, program, *given = shlex.split(command)
+  told = [python, '/'.join(pathlib.Path(program).parts[-2:])]
+  is_value = False
+  for word in given:
+    flag, equals, value = word.partition('=')
+    is_flag = word.startswith('-')
+    names_path = flag.lstrip('-') in _PATHS
+    if is_flag and equals:
+      word = f'{flag}={_without_folder(value, names_path)}'
+    elif not is_flag:
+      word = _without_folder(word, is_value)
+    is_value = is_flag and names_path and not equals
+    told.append(word)
+  return shlex.join(told)
+
+
+def _without_folder(value: str, is_path: bool) -> str:
+  if value.startswith('files:'):
+    return 'files:FOLDER'
+  return 'FOLDER' if is_path or os.sep in value else value

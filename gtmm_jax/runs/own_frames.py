@@ -1,0 +1,114 @@
+"""Episodes of one's own in a run: their file, and windows on large ones."""
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+from gtmm_jax.runs.settings import Settings
+
+from gtmm_jax import replicas
+from gtmm_jax.tasks.sources import frame_files
+from gtmm_jax.tasks import frames
+
+_MEGABYTE = 10**6
+
+
+def inspect(task: str, data: str) -> frame_files.Header | None:
+  """What the file of episodes says of them; None for other tasks.
+
+  Raises:
+    ValueError: if there is no such file, or it is not as it should be.
+  """
+  if task != 'frames':
+    return None
+  return frame_files.inspect(frame_files.locate(data))
+
+
+def found(header: frame_files.Header | None) -> Mapping[str, Any]:
+  """The settings that the file settles, none where there is no file."""
+  if header is None:
+    return {}
+  return {'length': header.length, 'shape': header.shape}
+
+
+def load(
+  settings: Settings, data: str, device_megabytes: float | None
+) -> frames.Sets:
+  """Loads the episodes, in windows where they are too many.
+
+  Args:
+    settings: of the run; its replicas decide how many devices there are.
+    data: the flag.
+    device_megabytes: that training episodes may take on a device; None for half
+      of what there is.
+
+  Raises:
+    ValueError: if that is not above 0, or the file is not as it should be.
+  """
+  budget = room(settings, device_megabytes) * _MEGABYTE
+  return frames.load(frame_files.locate(data), budget, settings.seed)
+
+
+def room(settings: Settings, device_megabytes: float | None) -> float:
+  """Megabytes that training episodes may take on a device.
+
+  Raises:
+    ValueError: if what was given is not above 0.
+  """
+  if device_megabytes is None:
+    layout = replicas.plan(settings.replicas, convolutional=False)
+    return replicas.room_for_data(layout) // _MEGABYTE
+  # Written so that "not a number" fails, too.
+  if not 0 < device_megabytes < math.inf:
+    raise ValueError(
+      f'--device_megabytes is {device_megabytes}; it must be a number above 0.'
+    )
+  return device_megabytes
+
+
+def limit(
+  settings: Settings, images: Any, device_megabytes: float | None
+) -> float | None:
+  """`room`, where it decides what is trained on when: where it is in windows.
+
+  None where it does not, as with every other task.
+  """
+  if not isinstance(images.training, frames.Windows):
+    return None
+  return room(settings, device_megabytes)
+
+
+def first(images: Any) -> Any:
+  """Images to begin to train on, of what a task's loader gave, on the host."""
+  training = images.training
+  return training.at(0) if isinstance(training, frames.Windows) else training
+
+
+class Training:
+  """Images to train on, on the devices: all of them, or a window of episodes.
+
+  The images of one window alone are kept there.
+  """
+
+  def __init__(self, layout: replicas.Layout, images: Any) -> None:
+    """Nothing is moved yet; `images` is what a task's loader gave."""
+    self._layout, self._images = layout, images
+    self._window, self._placed = -1, None
+
+  def make_room(self) -> None:
+    """Gives up a window, which `at` moves again; all of the images stay."""
+    if isinstance(self._images.training, frames.Windows):
+      self._window, self._placed = -1, None
+
+  def at(self, window: int) -> Any:
+    """As `replicas.broadcast` gives them; moved where they are not there."""
+    training = self._images.training
+    is_windowed = isinstance(training, frames.Windows)
+    window = window if is_windowed else 0
+    if window != self._window:
+      # Given up first: there is room for one.
+      self._placed = None
+      images = training.at(window) if is_windowed else training
+      self._placed = replicas.broadcast(self._layout, images)
+      self._window = window
+    return self._placed

@@ -1,0 +1,254 @@
+"""The figures of a run: results, episodes, and the memory at work."""
+
+import functools
+import pathlib
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from gtmm_jax.runs import memory_panels
+import numpy as np
+from gtmm_jax.process import attempt
+from gtmm_jax.runs import prepare
+from gtmm_jax.runs.settings import describe
+
+from gtmm_jax.model import free_energy
+from gtmm_jax.model import generate
+from gtmm_jax import figures, records, replicas, train
+from gtmm_jax.tasks import frames, navigation
+
+# How many episodes are drawn, where there are so many.
+_EPISODES = 3
+# Of a replica's keys, the one below the evaluation's and above the training's.
+_DRAWING_KEY = 2**31 - 1
+
+
+def names(settings: Any) -> tuple[str, ...]:
+  """The figures of a run: of its walks, and of its memory, if it has such."""
+  has_map = settings.task == 'navigation'
+  has_memory = settings.model != 'vrnn'
+  return (
+    'results',
+    'episodes',
+    *(('overlay',) if has_map else ()),
+    *(('memory',) if has_memory else ()),
+  )
+
+
+def draw(prepared: Any, state: train.TrainState, wanted: Sequence[str]) -> None:
+  """Draws figures of a run into its workdir, and tells of those it could not.
+
+  Args:
+    prepared: the run, whose evaluation is written.
+    state: of all replicas, on the devices.
+    wanted: which of `names`.
+  """
+
+  @functools.cache
+  def drawn() -> tuple[Any, ...]:
+    return _drawn(prepared, state)
+
+  @functools.cache
+  def dreams(prefix: int) -> tuple[Any, jax.Array, jax.Array]:
+    return _dream(prepared, problem, prefix, drawn())
+
+  held_out = prepared.images.held_out
+  count = _EPISODES
+  if isinstance(held_out, frames.Frames):
+    count = min(count, len(held_out.frames))
+  problem = train.Problem(prepared.problem.model, prepared.task.sample, count)
+  prefix = prepared.task.prefix
+  figure: dict[str, Callable[[], list[pathlib.Path]]] = {
+    'results': lambda: _draw_results(prepared),
+    'episodes': lambda: _draw_episodes(prepared, *dreams(prefix)),
+    'overlay': lambda: _draw_overlay(
+      prepared, problem, drawn()[1], dreams(prefix), dreams(1)
+    ),
+    'memory': lambda: _draw_memory(prepared, problem, drawn()),
+  }
+  for name in wanted:
+    attempt.attempt(figure[name], _path(prepared, name))
+
+
+def _drawn(prepared: Any, state: train.TrainState) -> tuple[Any, ...]:
+  """Returns the arguments of `dream` for the first replica that is left."""
+  failed_at = replicas.gather(state.failed_at)
+  replica = int(np.argmax(failed_at < 0))
+  variables = jax.tree.map(
+    lambda leaf: replicas.gather(leaf)[replica],
+    {'params': state.params, 'batch_stats': state.batch_stats},
+  )
+  key = jax.random.fold_in(
+    prepare.replica_keys(prepared.settings)[replica], _DRAWING_KEY
+  )
+  return variables, key, prepared.images.held_out
+
+
+def _path(prepared: Any, name: str) -> pathlib.Path:
+  return prepared.workdir / 'figures' / name
+
+
+def _task(settings: Any) -> str:
+  return f'{settings.task.replace("_", " ")}, {describe(settings)}'
+
+
+def _draw_results(prepared: Any) -> list[pathlib.Path]:
+  workdir = prepared.workdir
+  run = figures.Run(
+    prepared.settings.model,
+    records.read_metrics(workdir),
+    records.read_evaluation(workdir),
+  )
+  return figures.draw_results(
+    [run], _path(prepared, 'results'), title=_task(prepared.settings)
+  )
+
+
+def _draw_episodes(
+  prepared: Any, episode: Any, reconstruction: jax.Array, dreamed: jax.Array
+) -> list[pathlib.Path]:
+  """Held-out episodes, reconstructed, and dreams after their prefixes."""
+  rows = []
+  for index in range(episode.frames.shape[1]):
+    truth = np.asarray(episode.frames[:, index])
+    generated = np.full_like(truth, np.nan)
+    generated[prepared.task.prefix :] = dreamed[:, index]
+    marks = np.asarray(episode.predictable[:, index])
+    rows += [
+      figures.Row(f'episode {index + 1}', truth, marks),
+      figures.Row('reconstruction', np.asarray(reconstruction[:, index])),
+      figures.Row('generated', generated),
+    ]
+  return figures.draw_strip(
+    rows, _path(prepared, 'episodes'), turn=prepared.task.prefix
+  )
+
+
+def _draw_overlay(
+  prepared: Any,
+  problem: train.Problem,
+  key: jax.Array,
+  late: tuple[Any, ...],
+  early: tuple[Any, ...],
+) -> list[pathlib.Path]:
+  """The first of the episodes as a map: as it is, and as it was dreamed.
+
+  Args:
+    prepared: the run, of navigation.
+    problem: that makes the episodes.
+    key: of the drawing, as `dream` takes it.
+    late: what `dream` returns for the task's prefix.
+    early: and for a prefix of one frame.
+  """
+  episode, _, after_one = early
+  truth = np.asarray(episode.frames[:, 0])
+  rows = [('truth', truth)]
+  prefix = prepared.task.prefix
+  for name, seen, dreamed in (
+    (f'generated after frame {prefix}', prefix, late[2]),
+    ('generated after frame 1', 1, after_one),
+  ):
+    rows.append((name, np.concatenate([truth[:seen], dreamed[:, 0]])))
+  condition = np.asarray(episode.condition[:, 0])
+  settings, batch_key = prepared.settings, _batch_key(key)
+  start = prepared.task.start(train.episode_keys(problem, batch_key)[0])
+  return figures.draw_overlay(
+    rows,
+    np.asarray(start) + navigation.positions(condition),
+    navigation.visits(condition),
+    _path(prepared, 'overlay'),
+    title=f'{figures.in_print(settings.model)} on {_task(settings)}: episode 1',
+    grid=(settings.rows, settings.columns),
+  )
+
+
+def _dream(
+  prepared: Any, problem: train.Problem, prefix: int, drawn: tuple[Any, ...]
+) -> tuple[Any, jax.Array, jax.Array]:
+  """What `dream` returns, of the same episodes for every prefix."""
+  binarize = prepared.settings.binarize
+  return jax.jit(functools.partial(dream, problem, prefix, binarize))(*drawn)
+
+
+def batch(
+  problem: train.Problem, key: jax.Array, images: Any
+) -> tuple[Any, jax.Array]:
+  """Draws what `train.batch` does; of given episodes each at most once."""
+  episode, noise = train.batch(problem, key, images)
+  if not isinstance(images, frames.Frames):
+    return episode, noise
+  # Not 0 or 1, which give the two keys that a batch splits this one into.
+  own = jax.random.split(jax.random.fold_in(key, 2), 1 + problem.batch_size)
+  order = jax.random.permutation(own[0], images.frames.shape[0])
+  chosen = order[: problem.batch_size]
+  each = jax.tree.map(lambda leaf: jnp.asarray(leaf)[chosen, None], images)
+  return jax.vmap(problem.sample, (0, 0), 1)(own[1:], each), noise
+
+
+def _batch_key(key: jax.Array) -> jax.Array:
+  """Returns the key of the episodes that are drawn, and of their noise."""
+  return jax.random.split(key)[0]
+
+
+def dream(
+  problem: train.Problem,
+  prefix: int,
+  binarize: bool,
+  variables: free_energy.Variables,
+  key: jax.Array,
+  images: Any,
+) -> tuple[Any, jax.Array, jax.Array]:
+  """Episodes, their reconstructions, and the dreams after their prefixes."""
+  _, frame_key = jax.random.split(key)
+  episode, noise = batch(problem, _batch_key(key), images)
+  inference = free_energy.infer(
+    problem.model, variables, episode.frames, episode.condition, noise
+  )
+  free = generate.run_free(
+    problem.model,
+    variables,
+    episode.frames,
+    episode.condition,
+    noise,
+    prefix,
+    frame_key if binarize else None,
+  )
+  return episode, inference.frames, free[prefix:]
+
+
+def _draw_memory(
+  prepared: Any, problem: train.Problem, drawn: tuple[Any, ...]
+) -> list[pathlib.Path]:
+  """The memory over the first of the episodes."""
+  episode, cores = jax.jit(functools.partial(watch, problem))(*drawn)
+  settings = prepared.settings
+  panels = memory_panels.panels(cores)
+  note = (
+    'Column t: as it predicts frame t, just given the latent of frame t - 1. '
+    'The episode is the first one of the figure of episodes.'
+  )
+  if any(memory_panels.ALIKE in panel.title for panel in panels):
+    note += ' Alike: weights differ by less than a tenth of the scale.'
+  return figures.draw_memory(
+    np.asarray(episode.frames[:, 0]),
+    panels,
+    _path(prepared, 'memory'),
+    marks=np.asarray(episode.predictable[:, 0]),
+    title=f'Memory of the {figures.in_print(settings.model)} on '
+    f'{_task(settings)}',
+    note=note,
+  )
+
+
+def watch(
+  problem: train.Problem,
+  variables: free_energy.Variables,
+  key: jax.Array,
+  images: Any,
+) -> tuple[Any, Any]:
+  """Episodes as `dream` has them, and the core's carries over the first."""
+  episode, noise = batch(problem, _batch_key(key), images)
+  first = (x[:, :1] for x in (episode.frames, episode.condition, noise))
+  cores = free_energy.watch(problem.model, variables, *first)
+  return episode, jax.tree.map(lambda leaf: leaf[:, 0], cores)

@@ -1,0 +1,54 @@
+"""What trains the replicas of a run: functions of all of them, compiled."""
+
+import functools
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import jax
+from gtmm_jax.runs.prepare import Prepared, replica_keys
+
+from gtmm_jax import replicas, train
+
+
+class Programs(NamedTuple):
+  """What a run is trained with.
+
+  Attributes:
+    own: the replicas' keys, on the devices.
+    initialise: (key, images) -> fresh state, of one replica.
+    start: images on the devices -> fresh state of all replicas.
+    advance: (state, images on the devices, count) -> the state after so many
+      steps; the memory of the one before is used again.
+    reset: state -> the state with all sums of metrics at zero; likewise.
+  """
+
+  own: jax.Array
+  initialise: Callable[[jax.Array, Any], train.TrainState]
+  start: Callable[[Any], train.TrainState]
+  advance: Callable[[train.TrainState, Any, int], train.TrainState]
+  reset: Callable[[train.TrainState], train.TrainState]
+
+
+def make(prepared: Prepared) -> Programs:
+  """The programs of a run; each is compiled at its first call."""
+  settings, layout = prepared.settings, prepared.layout
+  problem = prepared.problem
+  optimizer = train.adam(settings.learning_rate, prepared.preset.gradient_norm)
+  own = replicas.scatter(layout, replica_keys(settings))
+  initialise = functools.partial(train.init_state, problem, optimizer)
+  fresh = replicas.lift(
+    layout, lambda _, own, images, __: initialise(own, images)
+  )
+  repeated = replicas.repeat(
+    layout, functools.partial(train.train_step, problem, optimizer)
+  )
+  reset = replicas.lift(
+    layout, lambda state, *_: train.reset_totals(state), donate=True
+  )
+  return Programs(
+    own,
+    initialise,
+    start=lambda images: fresh(own, own, images, 0),
+    advance=lambda state, images, count: repeated(state, own, images, count),
+    reset=lambda state: reset(state, own, own, 0),
+  )

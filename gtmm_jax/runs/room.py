@@ -1,0 +1,109 @@
+"""Whether what is asked for fits into memory, before anything is compiled."""
+
+import math
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from gtmm_jax.runs.settings import Settings
+
+from gtmm_jax import replicas
+from gtmm_jax.model.temporal_vae import TemporalVAE
+
+# Frames, and what a model makes of them, are numbers of four bytes.
+_COPIES, _BYTES = 2, 4
+
+
+def require_for_run(
+  settings: Settings,
+  length: int,
+  model: TemporalVAE,
+  images: Any,
+  layout: replicas.Layout,
+) -> None:
+  """Checks the least that a training step of a run needs.
+
+  Args:
+    settings: of the run.
+    length: T of its episodes.
+    model: that is trained.
+    images: what is trained on.
+    layout: where replicas run.
+
+  Raises:
+    ValueError: if a device has less.
+  """
+  batch = settings.batch_size
+  carry = jax.eval_shape(
+    lambda key: model.core.initialize_carry(key, (batch, model.latent_size)),
+    jax.random.key(0),
+  )
+  cells = (settings.rows or 0) * (settings.columns or 0)
+  shape = images.training.shape[-3:]
+  require_for_training(layout, batch, length, shape, cells, carry)
+
+
+def require_for_training(
+  layout: replicas.Layout,
+  batch_size: int,
+  length: int,
+  shape: tuple[int, ...],
+  cells: int = 0,
+  carry: Any = (),
+) -> None:
+  """Checks the least that a training step needs; it may need ten times more.
+
+  Args:
+    layout: where replicas run.
+    batch_size: sequences in a batch.
+    length: steps of a sequence.
+    shape: of what comes at each step, (H, W, C) of frames.
+    cells: images of a map that an episode has besides.
+    carry: of the core, for a batch, as `jax.eval_shape` gives it.
+
+  Raises:
+    ValueError: if a device has less.
+  """
+  size = math.prod(shape) * _BYTES
+  frames = batch_size * (_COPIES * length + cells) * size
+  state = sum(
+    math.prod(leaf.shape) * jnp.dtype(leaf.dtype).itemsize
+    for leaf in jax.tree.leaves(carry)
+    if not jnp.issubdtype(leaf.dtype, jax.dtypes.extended)
+  )
+  _require(
+    (frames + state) * layout.per_device,
+    layout,
+    f'A batch of {batch_size:,} sequences of {length:,} steps',
+    'shorter sequences, smaller frames, fewer slots, a smaller batch, or fewer '
+    'replicas',
+  )
+
+
+def require_for_drawing(
+  count: int, length: int, shape: tuple[int, ...]
+) -> None:
+  """Checks the least that it takes to draw episodes; raises `ValueError`.
+
+  Args:
+    count: episodes.
+    length: frames of each.
+    shape: (H, W, C).
+  """
+  _require(
+    count * length * math.prod(shape) * _BYTES,
+    replicas.plan(1, convolutional=False),
+    f'To draw {count:,} episodes of {length:,} frames',
+    'shorter episodes, smaller frames, or fewer episodes',
+  )
+
+
+def _require(
+  needed: int, layout: replicas.Layout, what: str, less: str
+) -> None:
+  has = replicas.memory(layout)
+  if needed > has:
+    raise ValueError(
+      f'{what} takes at least {needed / 1e9:,.1f} GB on each device, which has '
+      f'{has / 1e9:,.1f} GB; take {less}.'
+    )

@@ -1,0 +1,121 @@
+"""One run: trains from where it stands, and concludes."""
+
+from collections.abc import Callable
+
+from gtmm_jax.process import command
+from gtmm_jax.runs import results
+from gtmm_jax.runs import workdirs
+from gtmm_jax.runs import held_out
+import jax
+from gtmm_jax.process import jax_settings
+from gtmm_jax.runs import own_frames
+from gtmm_jax.runs import programs as programs_module
+from gtmm_jax.runs import progress
+from gtmm_jax.runs import restoring
+from gtmm_jax.process import signals
+from gtmm_jax.process import silence
+from gtmm_jax.runs import starts
+from gtmm_jax.runs import training
+from gtmm_jax.runs.prepare import Prepared, replica_keys
+from gtmm_jax.runs.reports import Reports
+from rich.console import Console
+from gtmm_jax.runs.settings import describe
+
+from gtmm_jax import checkpoints, replicas
+
+# What is told where a signal ends the program at once.
+_KEPT = 'the last whole checkpoint is kept; the same command goes on from there'
+_TRAINED = (
+  'training is complete and saved; the same command evaluates and draws'
+)
+
+
+def run(prepared: Prepared) -> None:
+  """Trains from where the workdir stands, and concludes.
+
+  Raises:
+    CannotGoOn: where that would spoil what is there; it is as it was.
+    CheckpointMismatch: if the checkpoint is of another model.
+    DataError: if the file of episodes was changed meanwhile; a checkpoint is
+      kept, as with what follows.
+    NoReplicaLeft: if no replica is finite any more.
+    OSError: if something cannot be written; what was is kept.
+    signals.Stopped: if a signal came; what was trained is saved.
+  """
+  console = command.console()
+  settings, workdir = prepared.settings, prepared.workdir
+  jax_settings.set_precision(settings.precision)
+  announce(prepared, console)
+  if results.is_complete(workdir, settings):
+    console.print('This run is complete; nothing is left to train.')
+    results.show(workdir, settings, console)
+    return
+  with workdirs.alone(workdir):
+    workdirs.require_checkpoint(workdir, settings.steps)
+    with starts.recorded(workdir, prepared.config, starts.before(workdir)):
+      _go_on(prepared, console)
+
+
+def _go_on(prepared: Prepared, console: Console) -> None:
+  """Trains and concludes in a folder that no other program writes to."""
+  programs = programs_module.make(prepared)
+  evaluation = held_out.Evaluation(prepared)
+  with silence.storage(), signals.deferred(_KEPT):
+    directory = checkpoints.open_directory(prepared.workdir / 'checkpoints')
+    try:
+      with signals.at_once(training.NOTHING_NEW):
+        start = _restore(prepared, directory, programs.initialise, console)
+        images = own_frames.Training(prepared.layout, prepared.images)
+        if start.state is None:
+          with progress.saying('compiling the first state', console):
+            state = jax.block_until_ready(programs.start(images.at(0)))
+        else:
+          state = replicas.scatter(prepared.layout, start.state)
+      reports = Reports(prepared, evaluation, directory, start.seconds)
+      state = training.train_on(
+        prepared, programs, reports, state, images, console
+      )
+    finally:
+      checkpoints.close(directory)
+  # Room for those held out.
+  del images
+  with signals.at_once(_TRAINED):
+    results.conclude(prepared, state, evaluation, console)
+
+
+def announce(prepared: Prepared, console: Console) -> None:
+  """Prints what will run, where, and on what."""
+  settings, device = prepared.settings, prepared.config['device']
+  console.print(
+    f'{settings.model} on {settings.task} ({describe(settings)}), '
+    f'{settings.steps:,} steps, '
+    f'{settings.replicas} replicas, store {settings.store}'
+  )
+  console.print(f'preset   {settings.preset} ({prepared.why})')
+  console.print(
+    f'device   {device["count"]} x {device["kind"]} ({device["platform"]}), '
+    f'jax {prepared.config["versions"]["jax"]}'
+  )
+  data = prepared.config['data']
+  console.print(f'data     {data["source"]}')
+  console.print(f'         sha256 {data["checksum"]}')
+  for doubt in prepared.images.doubts:
+    console.print(f'warning  {doubt}')
+  if settings.preset == 'paper' and data['flag'] == 'bundled':
+    console.print(f'         {prepared.more_images}')
+  console.print(f'workdir  {prepared.workdir}')
+
+
+def _restore(
+  prepared: Prepared,
+  directory: checkpoints.Directory,
+  initialise: Callable,
+  console: Console,
+) -> restoring.Start:
+  template = jax.eval_shape(
+    jax.vmap(initialise, in_axes=(0, None)),
+    replica_keys(prepared.settings),
+    # The shapes of a state do not depend on how many there are.
+    prepared.images.held_out,
+  )
+  return restoring.restore(prepared, directory, template, console)

@@ -1,0 +1,180 @@
+"""The folder of a run: where it is, and whether a run may go on there."""
+
+import contextlib
+import pathlib
+from collections.abc import Iterator
+from typing import Any
+
+import filelock
+from gtmm_jax.process import jax_settings
+from gtmm_jax.process import places
+from gtmm_jax.runs.settings import Settings, may_differ
+
+from gtmm_jax import records
+
+# What is said of a folder that another program has locked.
+TAKEN = 'Another program runs in'
+
+
+class CannotGoOn(ValueError):
+  """What is in the folder of a run would be spoilt."""
+
+
+def locate(given: str | None, settings: Settings) -> pathlib.Path:
+  """The folder that was given, or that of such a run.
+
+  Raises:
+    ValueError: unless it can be written.
+  """
+  name = f'{settings.task}-{settings.model}-{settings.preset}-{settings.seed}'
+  return usable(given or pathlib.Path('runs') / name)
+
+
+def usable(given: str | pathlib.Path) -> pathlib.Path:
+  """A workdir as it was given, once it is known that it can be written.
+
+  Raises:
+    ValueError: if it cannot, or is a file.
+  """
+  path = places.locate(given, 'workdir')
+  if path.exists() and not path.is_dir():
+    raise ValueError(f'--workdir {path} is a file; name a folder.')
+  places.require_writable(path, f'--workdir {path}')
+  return path
+
+
+def require(workdir: pathlib.Path, steps: int, new: dict[str, Any]) -> None:
+  """Checks that the folder is new, or that its run can go on.
+
+  Args:
+    workdir: the folder.
+    steps: that are asked for.
+    new: the content of `config.json`.
+
+  Raises:
+    ValueError: says what differs, or what is wrong with the folder.
+  """
+  old = records.read_config(workdir)
+  evaluation = records.read_evaluation(workdir)
+  if evaluation is not None and not {'step', 'episodes'} <= evaluation.keys():
+    raise ValueError(
+      f'{workdir}/evaluation.json is not that of a run. Delete it, or name '
+      f'another --workdir.'
+    )
+  if old is None:
+    if records.read_metrics(workdir):
+      raise ValueError(
+        f'{workdir} has metrics.jsonl but no config.json; it is not the folder '
+        f'of a run. Name another --workdir.'
+      )
+    return
+  if not {'settings', 'data', 'versions', 'device'} <= old.keys():
+    raise ValueError(
+      f'{workdir}/config.json is not that of a run. Name another --workdir.'
+    )
+  was, given = (jax_settings.BEFORE | each['settings'] for each in (old, new))
+  records.require_same_settings(
+    {**was, 'data': old['data']['checksum']},
+    {**given, 'data': new['data']['checksum']},
+    may_differ(new['settings']['device_megabytes'] is not None),
+    jax_settings.remedies(was),
+  )
+  reported = [line['step'] for line in records.read_metrics(workdir)]
+  if reported and max(reported) > steps:
+    raise ValueError(_trained_further(workdir, max(reported), steps))
+
+
+def is_evaluated(workdir: pathlib.Path, steps: int, episodes: int) -> bool:
+  """Whether the workdir holds the evaluation of a run.
+
+  Figures are of this evaluation: those of another are deleted before it is
+  written.
+
+  Args:
+    workdir: of a run whose settings are known to be right.
+    steps: that it was trained for.
+    episodes: that it was evaluated on, at least.
+
+  Raises:
+    ValueError: if evaluation.json is damaged.
+  """
+  evaluation = records.read_evaluation(workdir)
+  return (
+    evaluation is not None
+    and evaluation['step'] == steps
+    and evaluation['episodes'] >= episodes
+  )
+
+
+def _trained_further(workdir: pathlib.Path, step: int, steps: int) -> str:
+  return (
+    f'{workdir} has been trained for {step} steps already, more than '
+    f'--steps={steps}; ask for at least as many, or name another --workdir.'
+  )
+
+
+def require_checkpoint(workdir: pathlib.Path, steps: int) -> None:
+  """Checks that a run which is not complete goes on, and does not begin anew.
+
+  Args:
+    workdir: the folder.
+    steps: that are asked for.
+
+  Raises:
+    CannotGoOn: if there are records, and nothing to go on from; or if more
+      steps were trained than are asked for.
+  """
+  lines = records.read_metrics(workdir)
+  evaluation = records.read_evaluation(workdir)
+  kept = [
+    int(path.name)
+    for path in (workdir / 'checkpoints').glob('[0-9]*')
+    if path.name.isdigit()
+  ]
+  # Of a run that was cut short, the first checkpoint may be missing, and is
+  # always there before the third line.
+  if (evaluation or len(lines) > 2) and not kept:
+    step = (evaluation or lines[-1])['step']
+    raise CannotGoOn(
+      f'{workdir} has records of {step} steps and no checkpoint to go on from; '
+      f'name another --workdir to keep them.'
+    )
+  if kept and max(kept) > steps:
+    raise CannotGoOn(_trained_further(workdir, max(kept), steps))
+
+
+def is_taken(workdir: pathlib.Path) -> bool:
+  """Whether another program runs in a folder; nothing is made there."""
+  file = workdir / 'lock'
+  if not file.exists():
+    return False
+  try:
+    filelock.FileLock(file, timeout=0).acquire().lock.release()
+  except filelock.Timeout:
+    return True
+  except OSError:  # A run says what is wrong.
+    return False
+  return False
+
+
+@contextlib.contextmanager
+def alone(workdir: pathlib.Path) -> Iterator[None]:
+  """Keeps other programs from running in a folder, which is made if need be.
+
+  Raises:
+    CannotGoOn: if another program runs in it, on this machine or, where the
+      file system tells of locks, on another; or if it cannot be locked.
+  """
+  try:
+    workdir.mkdir(parents=True, exist_ok=True)
+    lock = filelock.FileLock(workdir / 'lock', timeout=0).acquire()
+  except filelock.Timeout as error:
+    raise CannotGoOn(
+      f'{TAKEN} {workdir}; wait for it, or name another --workdir.'
+    ) from error
+  except OSError as error:
+    raise CannotGoOn(
+      f'{workdir} cannot be made and locked ({error}); name another --workdir.'
+    ) from error
+  with lock:
+    yield

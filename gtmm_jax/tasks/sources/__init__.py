@@ -1,0 +1,1 @@
+"""Where images and episodes come from."""

@@ -1,0 +1,270 @@
+"""Episodes of one's own, from an .npz file as NumPy writes it.
+
+The file holds
+
+  frames        uint8 [N, T, H, W, C]: N >= 2 episodes of T >= 2 frames, H and W
+                multiples of 4 from 8 on, C 1 (grey) or 3 (colour)
+  condition     numbers [N, T, A], if there is a condition c_t
+  predictable   bool, or 0 and 1, [N, T], if it is known which frames a perfect
+                memory could predict
+
+and is read without pickle. Frames that lie in it uncompressed, as `np.savez`
+has them, stay there, and are read where they are used.
+"""
+
+import difflib
+import hashlib
+import os
+import pathlib
+import zipfile
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import numpy as np
+
+from gtmm_jax.tasks.sources import doubts, npz
+from gtmm_jax.tasks.sources.dataset import DataError
+from gtmm_jax.tasks.sources.stored import Stored
+
+_NAMES = ('frames', 'condition', 'predictable')
+_LEAST_SIDE = 8
+
+
+class Header(NamedTuple):
+  """What a file says of its arrays before they are read.
+
+  Attributes:
+    count: N, episodes.
+    length: T, frames of each.
+    shape: (H, W, C) of a frame.
+    condition_size: A, 0 where there is no condition.
+  """
+
+  count: int
+  length: int
+  shape: tuple[int, int, int]
+  condition_size: int
+
+  @property
+  def episode_bytes(self) -> int:
+    """What one episode takes on a device, condition and marks included."""
+    height, width, channels = self.shape
+    frame = height * width * channels
+    return self.length * (frame + 4 * self.condition_size + 1)
+
+
+class Episodes(NamedTuple):
+  """Episodes on the host, or in their file.
+
+  Attributes:
+    frames: uint8 [N, T, H, W, C]; those of some episodes are `frames[numbers]`.
+    condition: float32 [N, T, A]; A = 0 where there is none.
+    predictable: bool [N, T]; false where the file does not tell.
+    checksum: SHA-256, hexadecimal, over the shapes of the three and their bytes
+      in this order, floats as little-endian.
+    doubts: what may be wrong with them, in sentences.
+  """
+
+  frames: np.ndarray | Stored
+  condition: np.ndarray
+  predictable: np.ndarray
+  checksum: str
+  doubts: tuple[str, ...]
+
+
+def locate(data: str) -> pathlib.Path:
+  """The file that the flag `--data` names.
+
+  Raises:
+    DataError: unless it is files:FILE, and FILE is a file.
+  """
+  kind, _, name = data.partition(':')
+  if kind != 'files' or not name:
+    raise DataError(
+      f'--data is {data!r}; frames takes your own episodes, give '
+      f'--data=files:FILE, where FILE is an .npz file that holds frames '
+      f'[N, T, H, W, C].'
+    )
+  file = pathlib.Path(os.path.expanduser(name))
+  if file.is_file():
+    return file
+  if not file.exists():
+    raise DataError(
+      f'--data=files:FILE: {file} does not exist; name the .npz file of your '
+      f'episodes.'
+    )
+  raise DataError(
+    f'--data=files:FILE: {file} is a folder, or no plain file; name the .npz '
+    f'file of your episodes itself.'
+  )
+
+
+def inspect(file: pathlib.Path) -> Header:
+  """Reads what a file says of its arrays; takes no time, however large it is.
+
+  Raises:
+    DataError: if it is not such a file, or an array is not as it should be.
+  """
+  with npz.opened(file) as archive:
+    return _inspect(file, archive)[1]
+
+
+def read(file: pathlib.Path) -> Episodes:
+  """Reads a file from end to end once, and keeps what cannot be left there.
+
+  Raises:
+    DataError: as `inspect`, and if a part of the file is damaged or a value is
+      not as it should be.
+  """
+  with npz.opened(file) as archive:
+    members, header = _inspect(file, archive)
+    steps = header.count, header.length
+    condition = np.zeros((*steps, 0), np.float32)
+    predictable = np.zeros(steps, bool)
+    told = doubts.of_axes(*steps)
+    # The small ones first: what is wrong with them is then told at once.
+    if 'condition' in members:
+      values = npz.read(file, archive, members['condition'])
+      condition = _as_condition(file, values)
+      told += doubts.of_condition(f'{file}: condition', condition)
+    if 'predictable' in members:
+      values = npz.read(file, archive, members['predictable'])
+      predictable = _as_marks(file, values)
+      told += doubts.of_marks(f'{file}: predictable', predictable)
+    shape = (*steps, *header.shape)
+    digest = hashlib.sha256(repr((shape, condition.shape)).encode())
+    extremes = []
+
+    def look(piece: np.ndarray) -> None:
+      digest.update(piece)
+      extremes.extend((int(piece.min()), int(piece.max())))
+
+    frames = npz.leave_or_read(file, archive, members['frames'], look)
+    digest.update(np.ascontiguousarray(condition, '<f4').data)
+    digest.update(predictable.view(np.uint8).data)
+  told += doubts.of_bytes(f'{file}: frames', min(extremes), max(extremes))
+  return Episodes(frames, condition, predictable, digest.hexdigest(), told)
+
+
+def _inspect(
+  file: pathlib.Path, archive: zipfile.ZipFile
+) -> tuple[dict[str, npz.Member], Header]:
+  """The members by name, all of them as they should be."""
+  members = {each.name: each for each in npz.members(file, archive)}
+  for name in members:
+    if name not in _NAMES:
+      raise DataError(
+        f'{file} holds an array {name!r}{_likely(name)}; it may hold frames, '
+        f'condition and predictable, rename or remove what has another name.'
+      )
+  if 'frames' not in members:
+    held = ', '.join(members) or 'nothing'
+    raise DataError(
+      f'{file} holds no array frames, only {held}; save it with '
+      f'np.savez({file.name!r}, frames=...), uint8 [N, T, H, W, C].'
+    )
+  frames = members['frames']
+  problem = next(_problems_of_frames(frames), None)
+  if problem:
+    raise DataError(f'{file}: frames {problem}')
+  count, length, *shape = frames.shape
+  for name, axes in (('condition', '[N, T, A]'), ('predictable', '[N, T]')):
+    if name in members:
+      _check_beside(file, members[name], axes, (count, length))
+  condition = members.get('condition')
+  size = 0 if condition is None else condition.shape[2]
+  return members, Header(count, length, tuple(shape), size)
+
+
+def _likely(name: str) -> str:
+  close = difflib.get_close_matches(name.lower(), _NAMES, 1)
+  return f', a misspelling of {close[0]}, maybe' if close else ''
+
+
+def _problems_of_frames(frames: npz.Member) -> Iterator[str]:
+  """What is wrong with the array of frames, and what to do about it."""
+  shape, kind = frames.shape, frames.dtype
+  if kind != np.uint8:
+    if kind.kind == 'f':
+      way = (
+        'of grey values in [0, 1] save np.round(255 * frames).astype(np.uint8)'
+      )
+    elif kind.kind == 'b':
+      way = 'save 255 * frames.astype(np.uint8)'
+    else:
+      way = 'bring them to 0 to 255 and save frames.astype(np.uint8)'
+    yield f'are {kind}; they must be uint8, {way}.'
+  if len(shape) != 5:
+    is_one_short = len(shape) == 4
+    hint = f': save {doubts.to_five_axes(shape)}' if is_one_short else ''
+    yield (
+      f'have the shape {shape}; it must be [N, T, H, W, C], five axes{hint}.'
+    )
+    return
+  count, length, height, width, channels = shape
+  if channels not in (1, 3):
+    hint = ''
+    if height in (1, 3):
+      hint = '; np.moveaxis(frames, 2, -1) puts the channels last'
+    yield (
+      f'have the shape {shape}, with {channels} on the last axis; that is C, '
+      f'and must be 1 (grey) or 3 (colour){hint}.'
+    )
+  if count < 2:
+    yield (
+      f'are {count} episode(s); there must be at least 2, one to train on and '
+      f'one held out.'
+    )
+  if length < 2:
+    yield (
+      f'are episodes of {length} frame(s); T must be at least 2, one to see '
+      f'and one to generate.'
+    )
+  if height % 4 or width % 4 or min(height, width) < _LEAST_SIDE:
+    yield (
+      f'are {height} x {width} pixels; height and width must be multiples of '
+      f'4, at least {_LEAST_SIDE}: crop or pad them.'
+    )
+
+
+def _check_beside(
+  file: pathlib.Path, member: npz.Member, axes: str, steps: tuple[int, int]
+) -> None:
+  """Checks the type and shape of what comes with frames."""
+  name, kind, shape = member.name, member.dtype, member.shape
+  if kind.kind not in 'biuf':
+    raise DataError(
+      f'{file}: {name} is {kind}; it must be of real numbers or bool, save '
+      f'{name}.astype(np.float32), say.'
+    )
+  if len(shape) != axes.count(',') + 1 or shape[:2] != steps:
+    raise DataError(
+      f'{file}: {name} has the shape {shape}; it must be {axes} with the N '
+      f'{steps[0]} and T {steps[1]} of frames.'
+    )
+
+
+def _as_condition(file: pathlib.Path, values: np.ndarray) -> np.ndarray:
+  with np.errstate(over='ignore'):
+    condition = np.ascontiguousarray(values, np.float32)
+  if not np.isfinite(condition).all():
+    episode, step, place = np.argwhere(~np.isfinite(condition))[0]
+    raise DataError(
+      f'{file}: condition is not finite as float32, first at '
+      f'[{episode}, {step}, {place}], {values[episode, step, place]}; replace '
+      f'such values, by 0 say.'
+    )
+  return condition
+
+
+def _as_marks(file: pathlib.Path, values: np.ndarray) -> np.ndarray:
+  # Written so that "not a number" fails, too.
+  is_mark = (values == 0) | (values == 1)
+  if not is_mark.all():
+    episode, step = np.argwhere(~is_mark)[0]
+    raise DataError(
+      f'{file}: predictable has a value that is neither 0 nor 1, first at '
+      f'[{episode}, {step}], {values[episode, step]}; it must be bool, or 0 '
+      f'and 1.'
+    )
+  return np.ascontiguousarray(values, bool)

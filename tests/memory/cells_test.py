@@ -1,0 +1,136 @@
+"""Every task with every model: a step of training at sizes that are quick."""
+
+import dataclasses
+import functools
+
+import jax
+import numpy as np
+import pytest
+
+from gtmm_jax import presets, train
+from gtmm_jax.model import build
+from gtmm_jax.tasks import TASKS, frames, rooms
+from gtmm_jax.tasks.sources import glyphs
+from gtmm_jax.tasks.sources.digit_images import Images
+
+# Alike, so that a model is compiled once for all recall tasks, and once for
+# navigation and frames, which have as many actions.
+_ACTIONS = 4
+_SIZES = {task: (10, 2) for task in presets.TASKS} | {
+  'navigation': (2, 3, 12),
+  'rotation': (14, 28),
+  'frames': (12, _ACTIONS),
+}
+_BATCH = 2
+_TINY = dataclasses.replace(
+  presets.SMALL,
+  dense_hidden=(8,),
+  latent_size=4,
+  prior_hidden=(8,),
+  read_heads=2,
+  controller_size=dict.fromkeys(presets.MODELS, 8),
+  attention_size=8,
+  word_size=8,
+)
+_every_cell = pytest.mark.parametrize(
+  ('task', 'model'),
+  [(task, model) for task in presets.TASKS for model in presets.MODELS],
+)
+_KEY = jax.random.key(0)
+
+
+@functools.cache
+def _images(task):
+  if task == 'one_shot_recall':
+    return glyphs.split()[0]
+  if task == 'rotation':
+    return rooms.split(_SIZES[task][1])[0]
+  rng = np.random.default_rng(0)
+  if task == 'frames':
+    return frames.Frames(
+      rng.integers(0, 256, (5, 12, 28, 28, 1), dtype=np.uint8),
+      rng.normal(size=(5, 12, _ACTIONS)).astype(np.float32),
+      np.arange(12) >= np.full((5, 1), 8),
+    )
+  pixels = rng.integers(0, 256, (20, 28, 28, 1), dtype=np.uint8)
+  return Images(pixels, np.arange(20, dtype=np.int32) % 10)
+
+
+@functools.cache
+def _episodes(name):
+  """Two episodes of a task, [B, T, ...]."""
+  sample = jax.vmap(TASKS[name](*_SIZES[name]).sample, in_axes=(0, None))
+  return jax.jit(sample)(jax.random.split(_KEY, _BATCH), _images(name))
+
+
+def _one_of(key, episodes):
+  """What a task's `sample` would draw, of episodes that it has drawn."""
+  index = jax.random.randint(key, (), 0, _BATCH)
+  return jax.tree.map(lambda leaf: leaf[index], episodes)
+
+
+def _network(task, length, shape, model, preset):
+  return build.temporal_vae(
+    model,
+    preset,
+    shape,
+    length,
+    store=preset.store[model],
+    order=preset.order[task],
+  )
+
+
+@functools.cache
+def _step(network):
+  """Parameters, and the compiled step that trains them on episodes."""
+  problem, optimizer = train.Problem(network, _one_of, 2), train.adam(1e-3)
+  initialise = functools.partial(train.init_state, problem, optimizer)
+  step = functools.partial(train.train_step, problem, optimizer)
+  return jax.jit(initialise), jax.jit(step)
+
+
+def _check(before, after, length):
+  assert (after.step, after.failed_at) == (1, -1)
+  assert after.totals.kl.shape == (length,)
+  for leaf in jax.tree.leaves((after.params, after.totals)):
+    assert np.isfinite(leaf).all()
+  pairs = zip(
+    jax.tree.leaves(before.params), jax.tree.leaves(after.params), strict=True
+  )
+  # All but what has no gradient before anything was learned.
+  assert np.mean([(one != other).any() for one, other in pairs]) > 0.7
+
+
+@_every_cell
+def test_a_step_at_tiny_sizes(task, model):
+  episodes = _episodes(task)
+  length = episodes.frames.shape[1]
+  network = _network(task, length, _images(task).shape, model, _TINY)
+  initialise, step = _step(network)
+  before = initialise(_KEY, episodes)
+  after = step(before, _KEY, episodes)
+  _check(before, after, length)
+  # Of episodes that are drawn alike, each step's is one of the two.
+  shares = np.asarray(episodes.predictable).mean(1)
+  share = float(after.totals.predictable.mean())
+  assert shares.min() - 1e-6 <= share <= shares.max() + 1e-6
+
+
+@pytest.mark.slow
+@_every_cell
+def test_a_step_of_the_paper_preset(task, model):
+  sizes = dict(presets.PAPER.episodes[task])
+  if task == 'frames':
+    sizes = {'length': 12, 'condition_size': _ACTIONS}
+  made = TASKS[task](**sizes)
+  images = rooms.split()[0] if task == 'rotation' else _images(task)
+  preset = presets.choose('paper', images.shape[-1])
+  network = _network(task, made.length, images.shape, model, preset)
+  problem = train.Problem(network, made.sample, _BATCH)
+  optimizer = train.adam(1e-3)
+
+  def run(key, images):
+    state = train.init_state(problem, optimizer, key, images)
+    return state, train.train_step(problem, optimizer, state, key, images)
+
+  _check(*jax.jit(run)(_KEY, images), made.length)

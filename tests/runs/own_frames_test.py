@@ -1,0 +1,545 @@
+"""Runs on episodes of one's own: all at once, in windows, and mistakes."""
+
+import dataclasses
+import json
+import math
+import os
+import pathlib
+import shutil
+import subprocess
+import sys
+import time
+import types
+
+from gtmm_jax.runs import results
+import jax
+import jax.numpy as jnp
+import numpy as np
+import own_episodes
+from gtmm_jax.runs import own_frames
+from gtmm_jax.runs import prepare
+import pytest
+from gtmm_jax.runs import session
+import show_task
+
+from gtmm_jax.model import build
+from gtmm_jax import checkpoints, figures, presets, records, replicas
+from gtmm_jax.tasks import frames
+from gtmm_jax.tasks.sources.dataset import DataError
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+
+_SHAPE = (8, 12, 3)
+_EACH = 4 * (8 * 12 * 3 + 1)
+_FIGURES = [
+  f'{name}.{kind}'
+  for name in ('episodes', 'memory', 'results')
+  for kind in ('pdf', 'png')
+]
+# Room for six of eighteen training episodes.
+_ROOM = 6.5 * _EACH / 1e6
+
+
+class Interruption(Exception):
+  """Stands for the power going off."""
+
+
+def _request(workdir, file, **changes):
+  values = {
+    **dict.fromkeys(prepare.Request.__dataclass_fields__),
+    'task': 'frames',
+    'model': 'vrnn',
+    'preset': 'small',
+    'workdir': str(workdir),
+    'data': f'files:{file}',
+    'top_k': 0,
+    'nearest': 'exact',
+    'without': 'none',
+    'binarize': False,
+    'recompute': 'nothing',
+    'precision': 'default',
+    'steps': 4,
+    'replicas': 2,
+    'batch_size': 2,
+    'report_every': 2,
+    'evaluate_every': 1,
+    'seed': 1,
+    'evaluation_episodes': 4,
+  }
+  return prepare.Request(**{**values, **changes})
+
+
+def _prepare(workdir, file, **changes):
+  return prepare.prepare(_request(workdir, file, **changes))
+
+
+def _lines(workdir):
+  """The metrics without their seconds."""
+  lines = records.read_metrics(workdir)
+  for line in lines:
+    assert line.pop('seconds') > 0
+    assert line.pop('steps_per_second') > 0
+  return lines
+
+
+@pytest.fixture(scope='module')
+def colour(tmp_path_factory):
+  """Twenty episodes in colour, of which two are held out."""
+  return own_episodes.save(tmp_path_factory.mktemp('colour'), shape=_SHAPE)
+
+
+@pytest.fixture(scope='module')
+def grey(tmp_path_factory):
+  """Grey episodes with a condition and marks."""
+  file = tmp_path_factory.mktemp('grey') / 'episodes.npz'
+  rng = np.random.default_rng(0)
+  np.savez_compressed(
+    file,
+    frames=own_episodes.make(20, 5, (12, 8, 1)),
+    condition=rng.normal(size=(20, 5, 3)),
+    predictable=np.tile([0, 0, 0, 1, 1], (20, 1)),
+  )
+  return file
+
+
+@pytest.fixture(scope='module')
+def windowed(tmp_path_factory, colour):
+  """A run of six steps in windows that nothing disturbed, and its workdir."""
+  workdir = tmp_path_factory.mktemp('windowed') / 'run'
+  session.run(_prepare(workdir, colour, steps=6, device_megabytes=_ROOM))
+  return workdir
+
+
+def test_a_run_on_grey_episodes_leaves_all_that_runs_leave(
+  tmp_path, grey, monkeypatch, capsys
+):
+  workdir = tmp_path / 'run'
+  prepared = _prepare(workdir, grey, model='introspective')
+  moved, place = [], replicas.broadcast
+
+  def followed(layout, tree):
+    moved.append(tree)
+    return place(layout, tree)
+
+  monkeypatch.setattr(replicas, 'broadcast', followed)
+  draw, rows = figures.draw_strip, []
+
+  def noted(given, *arguments, **options):
+    rows.extend(given)
+    return draw(given, *arguments, **options)
+
+  monkeypatch.setattr(figures, 'draw_strip', noted)
+  session.run(prepared)
+  # Two are held out, and each is drawn once.
+  assert {own_episodes.numbers(row.frames) for row in rows[::3]} == {9, 19}
+  assert len(rows) == 6
+  # What fits is moved once; what is held out at each evaluation.
+  assert moved[0] is prepared.images.training
+  evaluated = (prepared.images.held_out, None)
+  assert len(moved) > 1 and moved[1:] == [evaluated] * (len(moved) - 1)
+  out = capsys.readouterr().out
+  assert 'introspective on frames (T 5, 12 x 8 x 1)' in out
+  assert '18 training and 2 held-out episodes' in out
+  config = records.read_config(workdir)
+  assert config['settings']['length'] == 5
+  assert config['settings']['shape'] == [12, 8, 1]
+  assert config['settings']['device_megabytes'] is None
+  assert config['data']['flag'] == f'files:{grey}'
+  assert len(config['data']['checksum']) == 64
+  lines = records.read_metrics(workdir)
+  assert [line['step'] for line in lines] == [2, 4]
+  for line in lines:
+    assert np.shape(line['kl']) == (2, 5)
+    assert np.isfinite(line['kl_predictable']).all()
+  evaluation = records.read_evaluation(workdir)
+  np.testing.assert_allclose(evaluation['predictable'], [0, 0, 0, 1, 1])
+  for name in ('dream_error', 'dream_similarity', 'copy_error'):
+    assert np.isfinite(evaluation[name]).all()
+  # One frame more is dreamed than is marked.
+  assert evaluation['dream_error_all'] != evaluation['dream_error']
+  assert evaluation['entropy_floor'] > 0
+  assert sorted(os.listdir(workdir / 'figures')) == _FIGURES
+  assert (prepared.task.length, prepared.task.condition_size) == (5, 3)
+  assert prepared.task.prefix == 2
+
+
+def test_windows_are_trained_on_one_after_another(
+  tmp_path, colour, monkeypatch
+):
+  trained, place = [], replicas.broadcast
+
+  def followed(layout, tree):
+    if isinstance(tree, frames.Frames):
+      trained.append(tuple(own_episodes.numbers(tree.frames)))
+      # The window before has been given up.
+      assert not _windows_on_devices()
+    return place(layout, tree)
+
+  monkeypatch.setattr(replicas, 'broadcast', followed)
+  concluded = []
+  monkeypatch.setattr(
+    results, 'conclude', lambda *_: concluded.append(_windows_on_devices())
+  )
+  prepared = _prepare(tmp_path, colour, steps=5, device_megabytes=_ROOM)
+  session.run(prepared)
+  windows = prepared.images.training
+  expected = [own_episodes.numbers(windows.at(i).frames) for i in range(3)]
+  assert trained == [tuple(numbers) for numbers in expected]
+  assert len(set(trained)) == 3
+  # None is in the way of the evaluation.
+  assert concluded == [0]
+
+
+def _windows_on_devices():
+  """How many arrays there are as windows on two devices have them."""
+  shape = (6, own_episodes.LENGTH, *_SHAPE)
+  return sum(array.shape[1:] == shape for array in jax.live_arrays())
+
+
+def test_a_run_in_windows_says_so(windowed):
+  config = records.read_config(windowed)
+  assert config['settings']['device_megabytes'] == _ROOM
+  assert 'trained on 6 at a time' in config['data']['source']
+  evaluation = records.read_evaluation(windowed)
+  # Nothing is marked: everything is new.
+  assert evaluation['predictable'] == [0.0] * own_episodes.LENGTH
+  assert evaluation['kl_predictable'] == [None, None]
+  assert evaluation['dream_error'] == [None, None]
+  for source in ('dream', 'last', 'copy'):
+    error, psnr, similarity = (
+      np.array(evaluation[f'{source}_{name}_all'])
+      for name in ('error', 'psnr', 'similarity')
+    )
+    # Frames are noise: neither is near, and none is exactly as far as another.
+    assert np.all((error > 0.05) & (error < 0.3))
+    np.testing.assert_allclose(psnr, -10 * np.log10(error), rtol=0.05)
+    assert np.all((similarity > -0.2) & (similarity < 0.5))
+  assert evaluation['entropy_floor'] is None
+
+
+def test_an_interrupted_run_goes_on_through_the_same_windows(
+  windowed, tmp_path, colour, monkeypatch
+):
+  workdir = tmp_path / 'run'
+
+  def run():
+    session.run(_prepare(workdir, colour, steps=6, device_megabytes=_ROOM))
+
+  for owner, name in (
+    (records, 'append_metrics'),  # Steps without their line.
+    (checkpoints, 'save'),  # A line without its checkpoint.
+  ):
+    with monkeypatch.context() as patch:
+      function, calls = getattr(owner, name), []
+
+      def interrupted(*args, function=function, calls=calls):
+        calls.append(args)
+        if len(calls) == 2:
+          raise Interruption
+        return function(*args)
+
+      patch.setattr(owner, name, interrupted)
+      with pytest.raises(Interruption):
+        run()
+  run()
+  assert _lines(workdir) == _lines(windowed)
+  one, other = (records.read_evaluation(w) for w in (windowed, workdir))
+  assert one == other
+
+
+@pytest.mark.parametrize('limit', [None, _ROOM])
+def test_a_file_that_is_cut_ends_a_run_where_it_is_read_again(
+  tmp_path, colour, limit
+):
+  file = pathlib.Path(shutil.copy(colour, tmp_path))
+  prepared = _prepare(tmp_path / 'run', file, device_megabytes=limit)
+  images = own_frames.Training(prepared.layout, prepared.images)
+  images.at(0)
+  os.truncate(file, 1000)
+  images.at(0)
+  if limit is None:
+    images.at(1)
+  else:
+    # As run.py tells it, in one line; test_what_ends_a_run_is_told_in_one_line.
+    with pytest.raises(DataError, match=r'was cut from .* to 1,000 bytes'):
+      images.at(1)
+
+
+@pytest.mark.slow
+def test_a_file_that_is_cut_under_a_run_ends_the_program_in_one_line(
+  tmp_path, colour
+):
+  file = pathlib.Path(shutil.copy(colour, tmp_path))
+  workdir, content = tmp_path / 'run', file.read_bytes()
+
+  def start(steps):
+    flags = {
+      'task': 'frames',
+      'model': 'vrnn',
+      'data': f'files:{file}',
+      'steps': steps,
+      'replicas': 1,
+      'batch_size': 2,
+      'report_every': 20,
+      'evaluation_episodes': 2,
+      'device_megabytes': _ROOM,
+      'workdir': workdir,
+    }
+    program = ROOT / 'experiments' / 'run.py'
+    return subprocess.Popen(
+      [sys.executable, program, *(f'--{k}={v}' for k, v in flags.items())],
+      stdout=subprocess.PIPE,
+      stderr=subprocess.PIPE,
+      text=True,
+    )
+
+  process = start(100_000)
+  while not (workdir / 'metrics.jsonl').exists():
+    assert process.poll() is None, process.communicate()
+    time.sleep(0.1)
+  os.truncate(file, 1000)
+  _, told = process.communicate()
+  assert process.returncode == 2 and told.count('\n') == 1
+  assert f'{file} was cut from {len(content):,} to 1,000 bytes' in told
+  step = records.read_metrics(workdir)[-1]['step']
+  assert (workdir / 'checkpoints' / str(step)).is_dir()
+  file.write_bytes(content)
+  process = start(step + 20)
+  out, told = process.communicate()
+  assert process.returncode == 0, told
+  assert f'Going on from step {step:,}.' in out
+
+
+def test_windows_change_what_is_learned(
+  windowed, tmp_path, colour, monkeypatch
+):
+  monkeypatch.setattr(results, 'conclude', lambda *_: None)
+  session.run(_prepare(tmp_path / 'run', colour, steps=2))
+  assert _lines(tmp_path / 'run')[0] != _lines(windowed)[0]
+
+
+@pytest.mark.parametrize(
+  ('changes', 'words'),
+  [
+    ({'report_every': 3}, 'report_every'),
+    ({'device_megabytes': 2 * _ROOM}, 'device_megabytes'),
+    ({'device_megabytes': None}, 'device_megabytes'),
+  ],
+)
+def test_other_windows_do_not_go_on_in_the_same_folder(
+  windowed, colour, changes, words
+):
+  given = {'steps': 6, 'device_megabytes': _ROOM, **changes}
+  with pytest.raises(ValueError, match=words):
+    _prepare(windowed, colour, **given)
+
+
+def test_other_episodes_do_not_go_on_in_the_same_folder(
+  windowed, tmp_path, colour
+):
+  other = own_episodes.save(tmp_path, shape=_SHAPE, seed=1)
+  with pytest.raises(ValueError, match='data'):
+    _prepare(windowed, other, steps=6, device_megabytes=_ROOM)
+  # The same ones do, from wherever they are read.
+  moved = shutil.copy(colour, tmp_path / 'moved.npz')
+  _prepare(windowed, moved, steps=8, device_megabytes=_ROOM)
+
+
+def test_reports_may_come_as_they_like_without_windows(tmp_path, colour):
+  prepared = _prepare(tmp_path, colour)
+  records.write_config(tmp_path, prepared.config)
+  _prepare(tmp_path, colour, report_every=3, device_megabytes=50.0)
+
+
+def test_long_episodes_learn_at_the_lower_rate(tmp_path, colour):
+  file = own_episodes.save(tmp_path, count=2, length=101, shape=(8, 8, 1))
+  assert _prepare(tmp_path, file).settings.learning_rate == 1e-4
+  assert _prepare(tmp_path, colour).settings.learning_rate == 2e-3
+
+
+@pytest.mark.parametrize('preset', presets.PRESETS)
+@pytest.mark.parametrize(
+  ('shape', 'likelihood'),
+  [((32, 36, 3), 'gaussian'), ((8, 12, 1), 'bernoulli')],
+)
+def test_networks_are_those_of_grey_or_colour_frames(
+  tmp_path, preset, shape, likelihood
+):
+  file = own_episodes.save(tmp_path, count=2, shape=shape)
+  prepared = _prepare(tmp_path, file, preset=preset)
+  assert prepared.preset == presets.choose(preset, shape[-1])
+  model = prepared.problem.model
+  assert model.observation_map.likelihood == likelihood
+  settings = _prepare(
+    tmp_path, file, preset=preset, steps=None, store=None, learning_rate=None
+  ).settings
+  assert settings.store == prepared.preset.store[settings.model]
+  assert settings.learning_rate == prepared.preset.learning_rate[settings.model]
+  steps = settings.steps
+  assert steps == {'small': 5_000, 'paper': 100_000}[preset]
+
+
+@pytest.mark.parametrize(
+  ('shape', 'layers'),
+  [((32, 32, 3), 2), ((8, 16, 3), 2), ((12, 8, 3), 1), ((30, 32, 3), 0)],
+)
+def test_layers_whose_patches_do_not_fill_a_frame_are_left_out(shape, layers):
+  model = build.temporal_vae(
+    'introspective', presets.SMALL_COLOUR, shape, frames=4
+  )
+  used = presets.SMALL_COLOUR.patches[:layers]
+  encoder = model.posterior_map.encoder
+  decoder = model.observation_map.decoder
+  assert tuple(encoder.patches) == tuple(decoder.patches) == used
+  features, _ = jax.eval_shape(
+    lambda frame: encoder.init_with_output(jax.random.key(0), frame, True),
+    jnp.zeros(shape),
+  )
+  frame, _ = jax.eval_shape(
+    lambda code: decoder.init_with_output(jax.random.key(0), code, True),
+    features,
+  )
+  assert frame.shape == shape
+
+
+@pytest.mark.parametrize(
+  ('changes', 'words'),
+  [
+    ({'data': 'bundled'}, 'give --data=files:FILE'),
+    ({'data': 'tfds'}, 'give --data=files:FILE'),
+    ({'data': 'files:nowhere.npz'}, 'nowhere.npz does not exist'),
+    ({'length': 4}, '--length means nothing to frames; .* the file that'),
+    ({'rows': 4}, '--rows means nothing to frames'),
+    ({'size': 32}, '--size means nothing to frames'),
+    ({'binarize': True}, '--binarize means nothing to frames'),
+    ({'device_megabytes': 0.0}, '--device_megabytes is 0.0'),
+    ({'device_megabytes': -1.0}, '--device_megabytes is -1.0'),
+    ({'device_megabytes': float('nan')}, '--device_megabytes is nan'),
+    ({'device_megabytes': math.inf}, '--device_megabytes is inf'),
+    ({'device_megabytes': 0.001}, 'there is room for 0.001'),
+    ({'preset': 'paper'}, '8x12; the colour networks need at least 32x32'),
+    ({'task': 'rotation'}, 'rotation draws its rooms itself'),
+    (
+      {'task': 'rotation', 'data': 'bundled', 'device_megabytes': 1.0},
+      '--device_megabytes means nothing to rotation',
+    ),
+  ],
+)
+def test_mistakes_are_told_before_anything_is_written(
+  tmp_path, colour, changes, words
+):
+  with pytest.raises(ValueError, match=words) as error:
+    _prepare(tmp_path / 'run', colour, **changes)
+  assert '\n' not in str(error.value)
+  assert not (tmp_path / 'run').exists()
+
+
+def test_a_file_is_read_after_the_flags_were_right(
+  tmp_path, colour, monkeypatch
+):
+  def forbidden(*_):
+    raise AssertionError('the file was read')
+
+  monkeypatch.setattr(frames.frame_files, 'read', forbidden)
+  for changes in (
+    {'rows': 1},
+    {'steps': 0},
+    {'preset': 'paper'},
+    {'workdir': str(colour)},
+    {'device_megabytes': 0.0},
+    {'device_megabytes': 0.001},
+  ):
+    with pytest.raises(ValueError):
+      prepare.prepare(
+        dataclasses.replace(_request(tmp_path, colour), **changes)
+      )
+
+
+def test_the_program_takes_the_flags(tmp_path, colour):
+  program = ROOT / 'experiments' / 'run.py'
+  flags = {
+    'task': 'frames',
+    'data': f'files:{colour}',
+    'device_megabytes': 0.001,
+    'workdir': tmp_path / 'run',
+  }
+  result = subprocess.run(
+    [sys.executable, program, *(f'--{k}={v}' for k, v in flags.items())],
+    capture_output=True,
+    text=True,
+    check=False,
+  )
+  assert result.returncode == 2 and result.stdout == ''
+  assert 'room for 0.001' in result.stderr and result.stderr.count('\n') == 1
+  assert os.listdir(tmp_path) == []
+
+
+@pytest.mark.parametrize('held_out', [False, True])
+@pytest.mark.parametrize('limit', [None, _ROOM])
+def test_a_sheet_shows_episodes_of_the_file(
+  tmp_path, grey, monkeypatch, held_out, limit
+):
+  calls = []
+  monkeypatch.setattr(
+    figures, 'draw_strip', lambda *arguments: calls.append(arguments) or []
+  )
+  monkeypatch.setattr(
+    own_frames, 'room', lambda *_: 1e6 if limit is None else limit
+  )
+  values = {
+    **dict.fromkeys(show_task.Request.__dataclass_fields__),
+    'task': 'frames',
+    'preset': 'paper',
+    'data': f'files:{grey}',
+    'binarize': False,
+    'held_out': held_out,
+    'episodes': 3,
+    'seed': 0,
+  }
+  show_task.draw(show_task.prepare(show_task.Request(**values)))
+  ((rows, stem, title, note, *_),) = calls
+  assert str(stem) == 'frames' and 'T 5, 12 x 8 x 1' in title and note
+  for row in rows:
+    number = own_episodes.numbers(row.frames)
+    assert (number in (9, 19)) == held_out
+    assert list(row.marks) == [False] * 3 + [True] * 2
+    # A condition of one's own is no action of navigation.
+    assert row.captions == [''] * 5
+
+
+# --- How much room there is.
+
+
+def _layout(count, stats):
+  device = types.SimpleNamespace(memory_stats=lambda: stats)
+  return replicas.Layout((device,) * count, 1)
+
+
+def test_half_of_an_accelerator_is_for_episodes():
+  layout = _layout(2, {'bytes_limit': 10**10, 'bytes_in_use': 5})
+  assert replicas.room_for_data(layout) == 5 * 10**9
+
+
+@pytest.mark.parametrize('stats', [None, {}, {'bytes_in_use': 5}])
+def test_half_of_the_machine_is_for_episodes_and_their_copies(
+  stats, monkeypatch
+):
+  sizes = {'SC_PHYS_PAGES': 10**6, 'SC_PAGE_SIZE': 4096}
+  monkeypatch.setattr(os, 'sysconf', sizes.__getitem__, raising=False)
+  assert replicas.room_for_data(_layout(1, stats)) == 1_024_000_000
+  assert replicas.room_for_data(_layout(3, stats)) == 512_000_000
+
+
+def test_a_machine_that_does_not_tell_has_some_room(monkeypatch):
+  monkeypatch.delattr(os, 'sysconf', raising=False)
+  assert replicas.room_for_data(_layout(1, None)) == 2**30
+
+
+def test_room_is_recorded_in_whole_megabytes(tmp_path, colour, monkeypatch):
+  monkeypatch.setattr(
+    own_frames.replicas, 'room_for_data', lambda _: 12_345_678
+  )
+  settings = _prepare(tmp_path, colour).settings
+  assert own_frames.room(settings, None) == 12
+  assert own_frames.room(settings, 0.5) == 0.5
+  assert json.dumps(own_frames.room(settings, None)) == '12'

@@ -1,0 +1,699 @@
+"""Characters from every source, against slow readings of the same bytes."""
+
+import hashlib
+import importlib.util
+import io
+import logging
+import os
+import pathlib
+import shutil
+import struct
+import subprocess
+import sys
+import zipfile
+
+import numpy as np
+import pytest
+
+from gtmm_jax.tasks.sources import characters, digit_images, glyphs
+from gtmm_jax.tasks.sources.characters import DataError, load_characters
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+REAL = ROOT.parent / 'shared' / 'data' / 'omniglot'
+FILES = (
+  'images_background.zip',
+  'images_evaluation.zip',
+  'images_background_small1.zip',
+  'images_background_small2.zip',
+)
+needs_real = pytest.mark.skipif(
+  not REAL.is_dir(), reason='files of Omniglot are not beside the tree'
+)
+
+
+def run_python(script: str, *arguments: str) -> subprocess.CompletedProcess:
+  return subprocess.run(
+    [sys.executable, '-c', script, *arguments],
+    cwd=ROOT,
+    env=os.environ | {'PYTHONPATH': str(ROOT)},
+    capture_output=True,
+    text=True,
+    check=True,
+    timeout=120,
+  )
+
+
+def check_form(part: digit_images.Images, count: int) -> None:
+  assert part.pixels.shape == (count, 28, 28, 1)
+  assert part.pixels.dtype == np.uint8
+  assert part.pixels.flags['C_CONTIGUOUS']
+  assert part.labels.shape == (count,)
+  assert part.labels.dtype == np.int32
+
+
+def slow_checksum(loaded: characters.Characters) -> str:
+  content = b''
+  for part in (loaded.training, loaded.held_out):
+    content += part.pixels.tobytes()
+    content += b''.join(struct.pack('<i', int(x)) for x in part.labels)
+  return hashlib.sha256(content).hexdigest()
+
+
+# The value of the flag.
+
+
+@pytest.mark.parametrize(
+  'data', ['', 'omniglot', 'Bundled', 'files', 'files:', 'file:x', 'tfds:mnist']
+)
+def test_other_values_name_the_allowed_ones(data):
+  with pytest.raises(DataError) as caught:
+    load_characters(data)
+  for word in (repr(data), 'bundled', 'tfds', 'files:FOLDER', 'Omniglot'):
+    assert word in str(caught.value)
+
+
+def test_importing_takes_no_package_of_a_source():
+  script = (
+    'import sys\nimport gtmm_jax.tasks.sources.characters\nprint(*sys.modules)'
+  )
+  loaded = set(run_python(script).stdout.split())
+  assert 'gtmm_jax.tasks.sources.characters' in loaded
+  assert not loaded & {'flax', 'mlxtend', 'PIL', 'tensorflow_datasets'}
+
+
+def test_more_characters_are_described_in_one_sentence():
+  text = characters.describe_more_characters()
+  for word in ('Omniglot', '--data=files:FOLDER', '--data=tfds'):
+    assert word in text
+  assert text.endswith('.')
+  assert text.count('. ') == 0
+  assert '\n' not in text
+
+
+# Drawn.
+
+
+def test_bundled_characters_are_drawn():
+  loaded = load_characters('bundled')
+  assert isinstance(loaded.training, glyphs.Glyphs)
+  assert isinstance(loaded.held_out, glyphs.Glyphs)
+  assert not set(loaded.training.labels) & set(loaded.held_out.labels)
+  for word in ('50', '1,350 training', '150 held-out', '20 drawers', 'last 3'):
+    assert word in loaded.source
+  assert '\n' not in loaded.source
+  assert loaded.checksum == (
+    '07592040abbf6082ce1b3e20ec24e9bace8a01c343b87e44937a75f69335cc8c'
+  )
+  assert load_characters('bundled').checksum == loaded.checksum
+
+
+# Files.
+
+
+Inks = dict[tuple[str, int, int], np.ndarray]
+
+
+@pytest.fixture(scope='module')
+def inks() -> Inks:
+  """Two alphabets of 6 and 4 characters by 3 drawers: where there is ink."""
+  generator = np.random.default_rng(2)
+  drawings = {}
+  for alphabet, count in (('Nordic_(old)', 6), ('Abc', 4)):
+    for number in range(1, count + 1):
+      for drawer in range(1, 4):
+        coarse = generator.random((15, 15)) < 0.2
+        ink = np.kron(coarse, np.ones((7, 7), bool))
+        ink[generator.integers(105, size=40), generator.integers(105)] ^= True
+        drawings[alphabet, number, drawer] = ink
+  return drawings
+
+
+def png(ink: np.ndarray, mode: str = '1') -> bytes:
+  image = pytest.importorskip('PIL.Image')
+  file = io.BytesIO()
+  grey = np.where(ink, 0, 255).astype(np.uint8)
+  image.fromarray(grey).convert(mode).save(file, 'png')
+  return file.getvalue()
+
+
+def paths_of(inks: Inks, top: str, mode: str = '1') -> dict[str, bytes]:
+  contents = {}
+  for (alphabet, number, drawer), ink in inks.items():
+    file = f'{7 + number:04d}_{drawer:02d}.png'
+    path = f'{top}/{alphabet}/character{number:02d}/{file}'
+    contents[path] = png(ink, mode)
+  return contents
+
+
+def write_zip(
+  file: pathlib.Path, contents: dict[str, bytes], packing=zipfile.ZIP_DEFLATED
+) -> str:
+  with zipfile.ZipFile(file, 'w', packing) as archive:
+    for name, content in contents.items():
+      archive.writestr(name, content)
+  return f'files:{file.parent}'
+
+
+def slow_pixels(ink: np.ndarray) -> np.ndarray:
+  """Each of 28 x 28 pixels the mean over its area, in quarters of 105."""
+  fine = np.kron(ink.astype(int), np.ones((4, 4), int))
+  pixels = np.zeros((28, 28), np.uint8)
+  for row, column in np.ndindex(28, 28):
+    area = fine[15 * row : 15 * row + 15, 15 * column : 15 * column + 15]
+    # Rounded, halves up.
+    pixels[row, column] = (2 * 255 * int(area.sum()) + 225) // (2 * 225)
+  return pixels
+
+
+def slow_split(inks: Inks) -> tuple[list, list]:
+  """Pairs (pixels, label) of training and held-out drawings."""
+  names = sorted({(alphabet, number) for alphabet, number, _ in inks})
+  held_out = set()
+  for alphabet in {name[0] for name in names}:
+    digests = sorted(
+      (hashlib.sha256(f'{a}/character{n:02d}'.encode()).hexdigest(), (a, n))
+      for a, n in names
+      if a == alphabet
+    )
+    held_out |= {name for _, name in digests[:3]}
+  parts = ([], [])
+  for (alphabet, number, _), ink in inks.items():
+    name = alphabet, number
+    parts[name in held_out].append((slow_pixels(ink), names.index(name)))
+  return parts
+
+
+def as_pairs(part: digit_images.Images) -> list[tuple[bytes, int]]:
+  return sorted((x.tobytes(), int(y)) for x, y in zip(*part, strict=True))
+
+
+@pytest.mark.parametrize('mode', ['1', 'L', 'RGB'])
+@pytest.mark.parametrize('name', FILES[:2])
+def test_files_equal_a_slow_reading(tmp_path, inks, mode, name):
+  contents = paths_of(inks, name.removesuffix('.zip'), mode)
+  loaded = load_characters(write_zip(tmp_path / name, contents))
+  check_form(loaded.training, 12)
+  check_form(loaded.held_out, 18)
+  for part, expected in zip(
+    (loaded.training, loaded.held_out), slow_split(inks), strict=True
+  ):
+    assert as_pairs(part) == sorted((x.tobytes(), y) for x, y in expected)
+    part.pixels[0] = 0  # What is returned may be written to.
+
+
+def test_source_and_checksum(tmp_path, inks):
+  data = write_zip(tmp_path / FILES[0], paths_of(inks, 'images_background'))
+  loaded = load_characters(data)
+  for word in (
+    'checksum is not the published one',
+    FILES[0],
+    str(tmp_path),
+    '4 training and 6 held-out characters',
+    '2 alphabets',
+    '30 drawings',
+  ):
+    assert word in loaded.source
+  assert '\n' not in loaded.source
+  assert loaded.checksum == slow_checksum(loaded)
+
+
+def test_labels_are_running_numbers_over_all_characters(tmp_path, inks):
+  data = write_zip(tmp_path / FILES[0], paths_of(inks, 'x'))
+  loaded = load_characters(data)
+  training, held_out = set(loaded.training.labels), set(loaded.held_out.labels)
+  assert not training & held_out
+  assert training | held_out == set(range(10))
+  # Three of Abc's four characters, 0 to 3, and three of the other six.
+  assert len(held_out & set(range(4))) == 3
+
+
+def test_order_packing_and_litter_change_nothing(tmp_path, inks):
+  contents = paths_of(inks, 'images_background')
+  plain = tmp_path / 'plain'
+  other = tmp_path / 'other {0} folder'
+  plain.mkdir()
+  other.mkdir()
+  first = load_characters(write_zip(plain / FILES[0], contents))
+  shuffled = {
+    'images_background/': b'',
+    'images_background/Abc/': b'',
+    '__MACOSX/images_background/._Abc': b'x',
+    'images_background/.DS_Store': b'x',
+  } | dict(sorted(contents.items(), reverse=True))
+  second = load_characters(
+    write_zip(other / FILES[0], shuffled, zipfile.ZIP_STORED)
+  )
+  assert first.checksum == second.checksum
+  assert str(other) in second.source
+
+
+def test_parts_make_a_whole_and_what_is_twice_is_read_once(tmp_path, inks):
+  whole, parts = tmp_path / 'whole', tmp_path / 'parts'
+  whole.mkdir()
+  parts.mkdir()
+  one = load_characters(write_zip(whole / FILES[0], paths_of(inks, 'a')))
+  some = {k: v for k, v in inks.items() if k[0] == 'Abc' or k[1] < 5}
+  rest = {k: v for k, v in inks.items() if k[0] != 'Abc'}
+  write_zip(parts / FILES[2], paths_of(some, 'b'))
+  both = load_characters(write_zip(parts / FILES[3], paths_of(rest, 'c')))
+  assert one.checksum == both.checksum
+  (whole / FILES[2]).write_bytes((parts / FILES[2]).read_bytes())
+  assert load_characters(f'files:{whole}').checksum == one.checksum
+
+
+def test_which_are_held_out_depends_on_nothing_but_names(tmp_path, inks):
+  """Fewer drawers, other drawings and a further alphabet change nothing."""
+
+  def held_out(drawings: Inks, folder: str) -> set[tuple[str, int]]:
+    (tmp_path / folder).mkdir()
+    data = write_zip(tmp_path / folder / FILES[0], paths_of(drawings, 'x'))
+    labels = set(load_characters(data).held_out.labels)
+    names = sorted({(a, n) for a, n, _ in drawings})
+    return {names[label] for label in labels if names[label][0] == 'Abc'}
+
+  expected = held_out(inks, 'all')
+  fewer = {k: ~np.roll(~v, 9) for k, v in inks.items() if k[2] == 1}
+  more = fewer | {('Aaa', n, 1): inks['Abc', 1, 2] for n in range(1, 5)}
+  assert len(expected) == 3
+  assert held_out(fewer, 'fewer') == held_out(more, 'more') == expected
+
+
+def test_home_is_expanded(tmp_path, inks, monkeypatch):
+  monkeypatch.setenv('HOME', str(tmp_path))
+  monkeypatch.setenv('USERPROFILE', str(tmp_path))
+  (tmp_path / 'here').mkdir()
+  write_zip(tmp_path / 'here' / FILES[1], paths_of(inks, 'images_evaluation'))
+  check_form(load_characters('files:~/here').training, 12)
+
+
+def test_folder_absent_or_a_file(tmp_path):
+  (tmp_path / 'file').write_bytes(b'')
+  for name, words in (('none', 'does not exist'), ('file', 'not a folder')):
+    with pytest.raises(DataError, match=words) as caught:
+      load_characters(f'files:{tmp_path / name}')
+    assert str(tmp_path / name) in str(caught.value)
+    for file in FILES:
+      assert file in str(caught.value)
+
+
+def test_folder_without_the_files(tmp_path):
+  (tmp_path / 'other.zip').write_bytes(b'')
+  (tmp_path / FILES[0]).mkdir()  # A folder of that name is no file.
+  with pytest.raises(DataError, match='has none of') as caught:
+    load_characters(f'files:{tmp_path}')
+  assert 'unpacked there' not in str(caught.value)
+  for file in FILES:
+    assert file in str(caught.value)
+  (tmp_path / 'images_evaluation').mkdir()
+  with pytest.raises(DataError, match='images_evaluation is unpacked there'):
+    load_characters(f'files:{tmp_path}')
+
+
+def spoil(content: bytes) -> bytes:
+  """Alters what the first picture is packed into."""
+  start = 30 + int.from_bytes(content[26:28], 'little') + 40
+  return content[:start] + bytes(12) + content[start + 12 :]
+
+
+@pytest.mark.parametrize(
+  ('damage', 'words'),
+  [
+    (lambda content: b'', 'is not a zip file'),
+    (lambda content: b'<!DOCTYPE html><html></html>', 'is not a zip file'),
+    (lambda content: content[: len(content) // 2], 'is not a zip file'),
+    (spoil, 'cannot be unpacked'),
+    (lambda content: content.replace(b'PK\3\4', b'PK\0\0'), 'be unpacked'),
+  ],
+)
+def test_damaged_file_is_named(tmp_path, inks, damage, words):
+  data = write_zip(tmp_path / FILES[1], paths_of(inks, 'images_evaluation'))
+  content = damage((tmp_path / FILES[1]).read_bytes())
+  (tmp_path / FILES[1]).write_bytes(content)
+  with pytest.raises(DataError, match=words) as caught:
+    load_characters(data)
+  assert str(tmp_path / FILES[1]) in str(caught.value)
+  assert '\n' not in str(caught.value)
+
+
+def encrypt(content: bytes) -> bytes:
+  """Marks every entry as encrypted."""
+  content = bytearray(content)
+  for sign, place in ((b'PK\3\4', 6), (b'PK\1\2', 8)):
+    start = content.find(sign)
+    while start >= 0:
+      content[start + place] |= 1
+      start = content.find(sign, start + 4)
+  return bytes(content)
+
+
+def test_encrypted_file(tmp_path, inks):
+  data = write_zip(tmp_path / FILES[1], paths_of(inks, 'images_evaluation'))
+  file = tmp_path / FILES[1]
+  file.write_bytes(encrypt(file.read_bytes()))
+  with pytest.raises(DataError, match=r'encrypted.*fetch the file again'):
+    load_characters(data)
+
+
+def test_file_that_may_not_be_read(tmp_path, inks, monkeypatch):
+  data = write_zip(tmp_path / FILES[0], paths_of(inks, 'images_background'))
+
+  def refuse(self):
+    raise PermissionError(13, 'Permission denied')
+
+  monkeypatch.setattr(pathlib.Path, 'read_bytes', refuse)
+  with pytest.raises(DataError, match='Permission denied') as caught:
+    load_characters(data)
+  assert str(tmp_path / FILES[0]) in str(caught.value)
+
+
+@pytest.mark.parametrize(
+  'name',
+  [
+    'Abc/character01/0008_01.png',
+    'images_background/Abc/0008_01.png',
+    'images_background/Abc/letter01/0008_01.png',
+    'images_background/Abc/character/0008_01.png',
+    'images_background/Abc/character01/0008.png',
+    'images_background/Abc/character01/0008_01.jpg',
+    'images_background/Abc/character01/old/0008_01.png',
+    'images_background/readme.txt',
+  ],
+)
+def test_unexpected_name(tmp_path, inks, name):
+  contents = paths_of(inks, 'images_background') | {name: b'x'}
+  data = write_zip(tmp_path / FILES[0], contents)
+  with pytest.raises(DataError, match='where all should be named') as caught:
+    load_characters(data)
+  assert repr(name) in str(caught.value)
+  assert 'images_background/ALPHABET/character01' in str(caught.value)
+
+
+@pytest.mark.parametrize('contents', [{}, {'images_background/': b''}])
+def test_no_pictures(tmp_path, contents):
+  with pytest.raises(DataError, match='holds no pictures'):
+    load_characters(write_zip(tmp_path / FILES[0], contents))
+
+
+def changed(ink: np.ndarray, shape: tuple[int, int]) -> bytes:
+  return png(np.resize(ink, shape))
+
+
+@pytest.mark.parametrize(
+  ('make', 'words'),
+  [
+    (lambda ink: changed(ink, (28, 28)), 'it is 28 x 28, not 105 x 105'),
+    (lambda ink: changed(ink, (105, 104)), 'it is 104 x 105, not 105 x 105'),
+    (lambda ink: png(~ink), 'not black ink on white'),
+    (lambda ink: png(ink & False), 'not black ink on white'),
+    (lambda ink: b'', 'cannot be read as a PNG picture'),
+    (lambda ink: png(ink)[:-30], 'cannot be read as a PNG picture'),
+    (lambda ink: b'GIF89a' + png(ink), 'cannot be read as a PNG picture'),
+  ],
+)
+def test_wrong_picture_is_named(tmp_path, inks, make, words):
+  contents = paths_of(inks, 'images_background')
+  name = 'images_background/Abc/character02/0009_03.png'
+  contents[name] = make(inks['Abc', 2, 3])
+  data = write_zip(tmp_path / FILES[0], contents)
+  with pytest.raises(DataError, match=words) as caught:
+    load_characters(data)
+  assert name in str(caught.value)
+  assert str(tmp_path / FILES[0]) in str(caught.value)
+
+
+@pytest.mark.parametrize('count', [1, 3])
+def test_alphabet_with_too_few_characters(tmp_path, inks, count):
+  few = {k: v for k, v in inks.items() if k[0] != 'Abc' or k[1] <= count}
+  data = write_zip(tmp_path / FILES[0], paths_of(few, 'images_background'))
+  with pytest.raises(DataError, match=f"'Abc' has {count} char") as caught:
+    load_characters(data)
+  assert 'at least 4' in str(caught.value)
+  assert str(tmp_path) in str(caught.value)
+
+
+def test_files_that_contradict_each_other(tmp_path, inks):
+  write_zip(tmp_path / FILES[0], paths_of(inks, 'images_background'))
+  other = inks | {('Abc', 1, 1): inks['Abc', 1, 2]}
+  data = write_zip(tmp_path / FILES[3], paths_of(other, 'small'))
+  with pytest.raises(DataError, match='different pictures') as caught:
+    load_characters(data)
+  for word in (FILES[0], FILES[3], 'small/Abc/character01/0008_01.png'):
+    assert word in str(caught.value)
+
+
+def test_missing_package_is_named(tmp_path, inks, monkeypatch):
+  data = write_zip(tmp_path / FILES[0], paths_of(inks, 'images_background'))
+  monkeypatch.setitem(sys.modules, 'PIL', None)
+  with pytest.raises(DataError, match='pip install pillow') as caught:
+    load_characters(data)
+  assert '--data=bundled' in str(caught.value)
+
+
+# The published files.
+
+
+@pytest.fixture(scope='module')
+def published() -> characters.Characters:
+  return load_characters(f'files:{REAL}')
+
+
+@needs_real
+def test_published_files(published):
+  check_form(published.training, 218 * 20)
+  check_form(published.held_out, 24 * 20)
+  every = np.concatenate([published.training.labels, published.held_out.labels])
+  assert np.bincount(every).tolist() == [20] * 242
+  # Alphabets by name: Balinese, Early_Aramaic, Greek, Japanese_(katakana),
+  # Korean, Latin, Sanskrit, Tagalog.
+  sizes = np.cumsum([0, 24, 22, 24, 47, 40, 26, 42, 17])
+  held_out = np.unique(published.held_out.labels)
+  assert np.histogram(held_out, sizes - 0.5)[0].tolist() == [3] * 8
+  for word in (
+    'the published Omniglot',
+    '218 training and 24 held-out characters of 8 alphabets',
+    '4,840 drawings',
+    str(REAL),
+  ):
+    assert word in published.source
+
+
+@needs_real
+def test_published_drawings_are_ink_on_nothing(published):
+  for part in (published.training, published.held_out):
+    grey = part.pixels / 255
+    assert 0.07 < grey.mean() < 0.09
+    assert np.median(grey) == 0
+    assert grey.max((1, 2, 3)).min() > 0.4
+    assert grey.max((1, 2, 3)).mean() > 0.99
+
+
+@needs_real
+def test_published_drawings_equal_a_slow_reading(published):
+  image = pytest.importorskip('PIL.Image')
+  with zipfile.ZipFile(REAL / FILES[2]) as archive:
+    names = [x for x in archive.namelist() if '/Balinese/' in x and 'png' in x]
+    names = names[::60]
+    inks = [~np.asarray(image.open(archive.open(name))) for name in names]
+  every = {
+    (pixels.tobytes(), int(label))
+    for part in (published.training, published.held_out)
+    for pixels, label in zip(*part, strict=True)
+  }
+  for name, ink in zip(names, inks, strict=True):
+    label = int(name.split('/')[2].removeprefix('character')) - 1
+    assert (slow_pixels(ink).tobytes(), label) in every
+
+
+@needs_real
+def test_published_checksum_and_held_out_characters_stay(published):
+  assert published.checksum == slow_checksum(published)
+  assert published.checksum == (
+    '4b6bc61537d3e0045c878a39b3a1b743a3fa5f1d506a0b99a951ad77f3699cc8'
+  )
+  # Three of Balinese, of Early_Aramaic, of Greek, and so on.
+  assert np.unique(published.held_out.labels).tolist() == [
+    *(1, 12, 23, 30, 39, 41, 48, 58, 67, 91, 108, 109),
+    *(124, 130, 152, 160, 167, 178, 195, 204, 216, 226, 235, 236),
+  ]
+
+
+# Prepared by tensorflow-datasets.
+
+
+def prepare(
+  folder: pathlib.Path,
+  inks: Inks,
+  *,
+  names: bool = True,
+  size: int = 105,
+  splits: tuple[str, ...] = ('train', 'test'),
+) -> None:
+  """Prepares a data set named omniglot, without TensorFlow."""
+  tfds = pytest.importorskip('tensorflow_datasets')
+  pytest.importorskip('array_record')
+  alphabets = sorted({alphabet for alphabet, _, _ in inks})
+  labels = sorted({(alphabet, number) for alphabet, number, _ in inks})
+  # As in the published one, an alphabet is in one of the splits.
+  part_of = dict(zip(alphabets, splits, strict=True))
+
+  class Omniglot(tfds.core.GeneratorBasedBuilder, skip_registration=True):
+    VERSION = tfds.core.Version('3.0.0')
+
+    def _info(self):
+      class_label = tfds.features.ClassLabel
+      features = {
+        'image': tfds.features.Image(
+          shape=(size, size, 3), encoding_format='png'
+        ),
+        'alphabet': class_label(names=alphabets)
+        if names
+        else class_label(num_classes=2),
+        'alphabet_char_id': np.int64,
+        'label': class_label(num_classes=len(labels)),
+      }
+      return tfds.core.DatasetInfo(
+        builder=self, features=tfds.features.FeaturesDict(features)
+      )
+
+    def _split_generators(self, dl_manager):
+      return {
+        split: self._generate_examples(alphabet)
+        for alphabet, split in part_of.items()
+      }
+
+    def _generate_examples(self, split):
+      for (alphabet, number, drawer), ink in inks.items():
+        if alphabet == split:
+          yield (
+            f'{alphabet}_{number}_{drawer}',
+            {
+              'image': io.BytesIO(png(ink[:size, :size])),
+              'alphabet': alphabets.index(alphabet),
+              'alphabet_char_id': number - 1,
+              'label': labels.index((alphabet, number)),
+            },
+          )
+
+  Omniglot(
+    data_dir=str(folder), file_format='array_record'
+  ).download_and_prepare()
+
+
+@pytest.fixture(scope='module')
+def prepared(inks, tmp_path_factory) -> pathlib.Path:
+  folder = tmp_path_factory.mktemp('prepared')
+  prepare(folder, inks)
+  return folder
+
+
+def test_prepared_characters_are_those_of_the_files(prepared, inks, tmp_path):
+  loaded = load_characters('tfds', str(prepared))
+  check_form(loaded.training, 12)
+  check_form(loaded.held_out, 18)
+  files = load_characters(
+    write_zip(tmp_path / FILES[0], paths_of(inks, 'images_background'))
+  )
+  assert loaded.checksum == files.checksum == slow_checksum(loaded)
+  for word in (
+    'tensorflow-datasets',
+    str(prepared),
+    '4 training and 6 held-out',
+  ):
+    assert word in loaded.source
+
+
+def test_prepared_characters_are_read_quietly_without_tensorflow(prepared):
+  script = (
+    'import sys\n'
+    'from gtmm_jax.tasks.sources.characters import load_characters\n'
+    'load_characters("tfds", sys.argv[1])\n'
+    'print("tensorflow" in sys.modules)'
+  )
+  result = run_python(script, str(prepared))
+  assert result.stdout == 'False\n'
+  assert result.stderr == ''
+
+
+def test_prepared_folder_under_home(prepared, monkeypatch):
+  monkeypatch.setenv('HOME', str(prepared.parent))
+  monkeypatch.setenv('USERPROFILE', str(prepared.parent))
+  check_form(load_characters('tfds', f'~/{prepared.name}').held_out, 18)
+
+
+def hide_tensorflow(monkeypatch: pytest.MonkeyPatch) -> None:
+  find_spec = importlib.util.find_spec
+  monkeypatch.setattr(
+    importlib.util,
+    'find_spec',
+    lambda name, package=None: (
+      None if name == 'tensorflow' else find_spec(name, package)
+    ),
+  )
+
+
+def test_nothing_prepared_and_no_tensorflow(tmp_path, monkeypatch):
+  pytest.importorskip('tensorflow_datasets')
+  hide_tensorflow(monkeypatch)
+  logger = logging.getLogger('absl')
+  before = logger.level
+  with pytest.raises(DataError) as caught:
+    load_characters('tfds', str(tmp_path))
+  assert logger.level == before
+  for word in (
+    'no Omniglot prepared',
+    str(tmp_path),
+    f'tfds build omniglot --file_format=array_record --data_dir={tmp_path}',
+    '--data=files:FOLDER with its zip files',
+    '--data=bundled',
+  ):
+    assert word in str(caught.value)
+  assert 'MNIST' not in str(caught.value)
+  assert not list(tmp_path.iterdir())
+
+
+def test_format_that_takes_tensorflow(prepared, tmp_path):
+  shutil.copytree(prepared / 'omniglot', tmp_path / 'omniglot')
+  info = tmp_path / 'omniglot' / '3.0.0' / 'dataset_info.json'
+  info.write_text(info.read_text().replace('"array_record"', '"tfrecord"'))
+  with pytest.raises(DataError, match='format tfrecord') as caught:
+    load_characters('tfds', str(tmp_path))
+  assert 'tfds build omniglot' in str(caught.value)
+
+
+@pytest.mark.parametrize('damage', ['absent', 'spoilt', 'no test'])
+def test_damaged_preparation(prepared, tmp_path, damage):
+  shutil.copytree(prepared / 'omniglot', tmp_path / 'omniglot')
+  folder = tmp_path / 'omniglot' / '3.0.0'
+  (file,) = folder.glob('omniglot-train.array_record*')
+  if damage == 'absent':
+    file.unlink()
+  elif damage == 'spoilt':
+    content = bytearray(file.read_bytes())
+    content[1_000:4_000] = b'\x55' * 3_000
+    file.write_bytes(content)
+  else:
+    info = folder / 'dataset_info.json'
+    info.write_text(info.read_text().replace('"test"', '"other"'))
+  with pytest.raises(DataError, match='be read as Omniglot') as caught:
+    load_characters('tfds', str(tmp_path))
+  assert str(tmp_path) in str(caught.value)
+
+
+@pytest.mark.parametrize(
+  ('settings', 'words'),
+  [
+    ({'size': 28}, 'it is 28 x 28, not 105 x 105'),
+    ({'names': False}, 'its alphabets have no names'),
+  ],
+)
+def test_preparation_of_another_kind(tmp_path, inks, settings, words):
+  prepare(tmp_path, inks, **settings)
+  with pytest.raises(DataError, match=words):
+    load_characters('tfds', str(tmp_path))
+
+
+def test_missing_package_for_prepared_characters(monkeypatch):
+  monkeypatch.setitem(sys.modules, 'tensorflow_datasets', None)
+  with pytest.raises(DataError, match='pip install tensorflow-datasets') as e:
+    load_characters('tfds')
+  assert '--data=bundled' in str(e.value)

@@ -1,0 +1,215 @@
+"""Episodes of one's own as a task: drawing, what is held out, windows."""
+
+import jax
+import numpy as np
+import pytest
+
+import own_episodes
+from gtmm_jax.tasks import frames
+from gtmm_jax.tasks.frames import OwnFrames
+from gtmm_jax.tasks.sources.dataset import DataError
+from numbered_images import assert_even
+
+_MANY = 1e9
+_KEYS = jax.random.split(jax.random.key(0), 600)
+
+
+def _save(folder, count, shape=(8, 12, 3), save=np.savez, **others):
+  file = folder / 'episodes.npz'
+  save(file, frames=own_episodes.make(count, 4, shape), **others)
+  return file
+
+
+def _companions(count):
+  """A condition and marks that tell of which episode and step they are."""
+  condition = np.arange(count * 8, dtype=np.float64).reshape(count, 4, 2)
+  marks = (np.arange(count)[:, None] >> np.arange(4)) & 1
+  return {'condition': condition, 'predictable': marks}
+
+
+def _draw(task, images, keys=_KEYS):
+  return jax.device_get(jax.jit(jax.vmap(task.sample, (0, None)))(keys, images))
+
+
+def _held_out(count):
+  """The numbers of held-out episodes, written out."""
+  if count < 10:
+    return [count - 1]
+  return [number - 1 for number in range(10, count + 1, 10)]
+
+
+@pytest.mark.parametrize('count', [2, 3, 9, 10, 19, 20, 57, 100])
+def test_a_tenth_is_held_out(count):
+  training, held_out = frames.split(count)
+  assert list(held_out) == _held_out(count)
+  assert sorted([*training, *held_out]) == list(range(count))
+
+
+@pytest.mark.parametrize('save', [np.savez, np.savez_compressed])
+def test_held_out_episodes_are_never_drawn_in_training(tmp_path, save):
+  file = _save(tmp_path, 30, save=save)
+  sets = frames.load(file, _MANY)
+  task = OwnFrames(4)
+  drawn = own_episodes.numbers(_draw(task, sets.training).frames)
+  counts = np.bincount(drawn, minlength=30)
+  assert set(np.flatnonzero(counts == 0)) == {9, 19, 29}
+  assert_even(counts[counts > 0])
+  drawn = own_episodes.numbers(_draw(task, sets.held_out).frames)
+  assert set(drawn) == {9, 19, 29}
+  assert '27 training and 3 held-out episodes, every tenth' in sets.source
+  assert str(file) in sets.source and 'at a time' not in sets.source
+
+
+def test_a_few_episodes_hold_out_their_last(tmp_path):
+  sets = frames.load(_save(tmp_path, 3), _MANY)
+  assert own_episodes.numbers(sets.held_out.frames).tolist() == [2]
+  assert '2 training and 1 held-out episodes, episode 3 held' in sets.source
+  assert 'a single episode is held out' in sets.doubts[-1]
+
+
+def test_an_episode_has_its_frames_condition_and_marks(tmp_path):
+  others = _companions(12)
+  sets = frames.load(_save(tmp_path, 12, **others), _MANY)
+  task = OwnFrames(4, 2)
+  made = _draw(task, sets.training, _KEYS[:40])
+  truth = own_episodes.make(12, 4, (8, 12, 3))
+  for index, number in enumerate(own_episodes.numbers(made.frames)):
+    np.testing.assert_allclose(
+      made.frames[index], truth[number] / 255, rtol=1e-6
+    )
+    np.testing.assert_array_equal(
+      made.condition[index], others['condition'][number]
+    )
+    np.testing.assert_array_equal(
+      made.predictable[index], others['predictable'][number] == 1
+    )
+  assert made.frames.dtype == made.condition.dtype == np.float32
+  assert made.predictable.dtype == bool
+  for field in (made.source, made.label):
+    assert field.shape == (40, 4) and field.dtype == np.int32
+    assert (field == -1).all()
+
+
+def test_episodes_are_those_of_their_keys(tmp_path):
+  training = frames.load(_save(tmp_path, 12), _MANY).training
+  task, keys = OwnFrames(4), _KEYS[:5]
+  batch = _draw(task, training, keys)
+  for index, key in enumerate(keys):
+    single = jax.jit(task.sample)(key, training)
+    np.testing.assert_array_equal(single.frames, batch.frames[index])
+  arguments = jax.device_put((keys[0], training))
+  sample = jax.jit(task.sample)
+  sample(*arguments)
+  with jax.transfer_guard('disallow'):
+    jax.block_until_ready(sample(*arguments))
+
+
+def test_grey_frames_can_be_binarized(tmp_path):
+  training = frames.load(_save(tmp_path, 12, (8, 8, 1)), _MANY).training
+  made = _draw(OwnFrames(4, binarize=True), training, _KEYS[:20])
+  assert set(np.unique(made.frames)) == {0.0, 1.0}
+  # Bytes 0 and 1, which number the episodes, are hardly ever on.
+  assert 0.4 < made.frames[:, 1:].mean() < 0.6
+
+
+@pytest.mark.parametrize(
+  ('length', 'prefix'), [(2, 1), (3, 1), (4, 2), (25, 12), (30, 15)]
+)
+def test_the_prefix_is_half_of_the_frames(length, prefix):
+  assert OwnFrames(length).prefix == prefix
+
+
+@pytest.mark.parametrize(
+  ('sizes', 'words'), [((1,), 'length is 1'), ((4, -1), 'condition_size is -1')]
+)
+def test_sizes_that_make_no_sense_are_refused(sizes, words):
+  with pytest.raises(ValueError, match=f'^frames: {words}'):
+    OwnFrames(*sizes)
+
+
+@pytest.mark.parametrize(
+  ('task', 'words'),
+  [
+    (OwnFrames(5), 'length is 5 and condition_size 0'),
+    (OwnFrames(4, 2), 'condition_size 2, and the episodes have 4 and 0'),
+    (OwnFrames(4, binarize=True), 'in colour'),
+  ],
+)
+def test_episodes_of_other_sizes_are_refused(tmp_path, task, words):
+  training = frames.load(_save(tmp_path, 3), _MANY).training
+  with pytest.raises(ValueError, match=words):
+    task.sample(_KEYS[0], training)
+
+
+# --- Windows.
+
+
+_EACH = 4 * (8 * 12 * 3 + 4 * 2 + 1)
+
+
+def _windows(folder, count=30, size=5, seed=0, **changes):
+  file = _save(folder, count, **{**_companions(count), **changes})
+  return frames.load(file, _EACH * (size + 0.5), seed)
+
+
+def test_windows_are_as_large_as_there_is_room(tmp_path):
+  for size in (1, 5, 26):
+    sets = _windows(tmp_path, size=size)
+    assert isinstance(sets.training, frames.Windows)
+    window = sets.training.at(0)
+    assert {len(leaf) for leaf in window} == {size}
+    assert sum(leaf.nbytes for leaf in window) == size * _EACH
+    assert f'trained on {size} at a time' in sets.source
+  sets = _windows(tmp_path, size=27)
+  assert isinstance(sets.training, frames.Frames)
+  assert len(sets.training.frames) == 27
+
+
+def test_a_window_is_that_of_its_number_and_seed(tmp_path):
+  one, same, other = (
+    [windows.at(index) for index in range(4)]
+    # Each reads its file before the next one writes it anew.
+    for windows in (_windows(tmp_path, seed=s).training for s in (0, 0, 1))
+  )
+  jax.tree.map(np.testing.assert_array_equal, one, same)
+  numbers = {tuple(own_episodes.numbers(each.frames)) for each in one + other}
+  assert len(numbers) == 8
+
+
+def test_windows_show_all_training_episodes_and_no_others(tmp_path):
+  sets = _windows(tmp_path)
+  counts = np.zeros(30, int)
+  for index in range(200):
+    numbers = own_episodes.numbers(sets.training.at(index).frames)
+    assert len(set(numbers)) == 5
+    counts[numbers] += 1
+  assert set(np.flatnonzero(counts == 0)) == {9, 19, 29}
+  assert_even(counts[counts > 0])
+
+
+def test_a_window_keeps_together_what_belongs_together(tmp_path):
+  window = _windows(tmp_path).training.at(3)
+  others = _companions(30)
+  numbers = own_episodes.numbers(window.frames)
+  truth = own_episodes.make(30, 4, (8, 12, 3))
+  np.testing.assert_array_equal(window.frames, truth[numbers])
+  np.testing.assert_array_equal(window.condition, others['condition'][numbers])
+  np.testing.assert_array_equal(
+    window.predictable, others['predictable'][numbers] == 1
+  )
+  assert [type(leaf) for leaf in window] == [np.ndarray] * 3
+
+
+def test_no_more_are_held_out_than_a_window_has(tmp_path):
+  sets = _windows(tmp_path, size=2)
+  assert own_episodes.numbers(sets.held_out.frames).tolist() == [9, 19]
+  assert 'on the first 2 of those held out' in sets.source
+  sets = _windows(tmp_path, size=3)
+  assert own_episodes.numbers(sets.held_out.frames).tolist() == [9, 19, 29]
+  assert 'of those held out' not in sets.source
+
+
+def test_an_episode_that_has_no_room_is_told(tmp_path):
+  file = _save(tmp_path, 30)
+  with pytest.raises(DataError, match=r'0.001156 mega.*--device_megabytes'):
+    frames.load(file, 1000.0)
