@@ -144,7 +144,7 @@ def main(_: list[str]) -> None:
   compilation_cache.use(FLAGS.compilation_cache)
   told = CannotGoOn, CheckpointMismatch, DataError, training.NoReplicaLeft
   try:
-    session.run(_prepare())
+    session.complete(_prepare())
   except told as error:
     command.fail(error)
   except OSError as error:

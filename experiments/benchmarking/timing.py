@@ -11,8 +11,9 @@ import numpy as np
 
 from gtmm_jax import presets, replicas, train
 from gtmm_jax.model import build
-from gtmm_jax.runs import own_frames, prepare
+from gtmm_jax.runs import own_frames
 from gtmm_jax.runs import programs as programs_module
+from gtmm_jax.runs.run import Run
 
 # Into how many portions a row's seconds are cut, and how many it has at least:
 # quartiles of fewer say nothing.
@@ -83,7 +84,7 @@ class Timing(NamedTuple):
   process_peak_bytes: int
 
 
-def measure(prepared: prepare.Prepared, seconds: float) -> Timing:
+def measure(prepared: Run, seconds: float) -> Timing:
   """Trains for a while and times it.
 
   Episodes are drawn inside the step, as in a run, and nothing is copied to the
@@ -128,7 +129,7 @@ def measure(prepared: prepare.Prepared, seconds: float) -> Timing:
 
 
 def _time_drawing(
-  prepared: prepare.Prepared, own: Any, shared: Any, seconds: float
+  prepared: Run, own: Any, shared: Any, seconds: float
 ) -> np.ndarray:
   """Milliseconds of drawing the batches of all replicas, of each portion."""
 

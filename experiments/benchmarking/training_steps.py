@@ -18,11 +18,13 @@ from benchmarking.pytorch import twin
 from gtmm_jax import presets, train
 from gtmm_jax.model import build
 from gtmm_jax.process import jax_settings, provenance
-from gtmm_jax.runs import own_frames, prepare, room
+from gtmm_jax.runs import own_frames, room
+from gtmm_jax.runs import prepare as preparation
+from gtmm_jax.runs.run import Run, replica_keys
 from gtmm_jax.runs.settings import describe
 
 
-def prepare(flags: Any, count: int) -> prepare.Prepared:
+def prepare(flags: Any, count: int) -> Run:
   """What run.py would run with so many replicas, in a folder of its own.
 
   Args:
@@ -36,14 +38,14 @@ def prepare(flags: Any, count: int) -> prepare.Prepared:
     ValueError: for what makes no sense; `OSError` where data cannot be read.
   """
   given = dict.fromkeys(
-    field.name for field in dataclasses.fields(prepare.Request)
+    field.name for field in dataclasses.fields(preparation.Request)
   )
   given |= {name: flags[name].value for name in given if name in flags}
   given |= {'replicas': count, 'binarize': False, 'seed': 0}
   with tempfile.TemporaryDirectory() as folder:
     # Nothing is written there: a folder that does not exist has no old run.
     given |= {'workdir': f'{folder}/none', 'evaluation_episodes': 1}
-    prepared = prepare.prepare(prepare.Request(**given))
+    prepared = preparation.prepare(preparation.Request(**given))
   if flags.slots is None:
     return prepared
   return dataclasses.replace(
@@ -51,7 +53,7 @@ def prepare(flags: Any, count: int) -> prepare.Prepared:
   )
 
 
-def _with_slots(prepared: prepare.Prepared, count: int) -> train.Problem:
+def _with_slots(prepared: Run, count: int) -> train.Problem:
   """What is trained, with a memory of so many slots."""
   if slots(prepared) is None:
     raise ValueError(
@@ -69,7 +71,7 @@ def _with_slots(prepared: prepare.Prepared, count: int) -> train.Problem:
   return dataclasses.replace(prepared.problem, model=model)
 
 
-def memory(prepared: prepare.Prepared) -> list[dict[str, Any]]:
+def memory(prepared: Run) -> list[dict[str, Any]]:
   """What gradients of each model need, however much they compute again.
 
   Args:
@@ -111,7 +113,7 @@ def memory(prepared: prepare.Prepared) -> list[dict[str, Any]]:
   return rows
 
 
-def announce(prepared: prepare.Prepared) -> str:
+def announce(prepared: Run) -> str:
   """What is measured and on what, for people."""
   settings, device = prepared.settings, prepared.config['device']
   return (
@@ -124,7 +126,7 @@ def announce(prepared: prepare.Prepared) -> str:
 
 
 def measure(
-  prepared: Sequence[prepare.Prepared],
+  prepared: Sequence[Run],
   seconds: float,
   modes: Sequence[str] = (),
   naive: bool = False,
@@ -188,7 +190,7 @@ def measure(
   yield content
 
 
-def document(prepared: prepare.Prepared, seconds: float) -> dict[str, Any]:
+def document(prepared: Run, seconds: float) -> dict[str, Any]:
   """What --json holds, without rows."""
   settings, device = prepared.config['settings'], prepared.config['device']
   names = ('task', 'model', 'preset', 'batch_size', *presets.EPISODE_SETTINGS)
@@ -212,12 +214,12 @@ def document(prepared: prepare.Prepared, seconds: float) -> dict[str, Any]:
   }
 
 
-def slots(prepared: prepare.Prepared) -> int | None:
+def slots(prepared: Run) -> int | None:
   """Of the memory that is trained; None where there is none."""
   return getattr(prepared.problem.model.core, 'slots', None)
 
 
-def _work(prepared: prepare.Prepared) -> arithmetic.Arithmetic:
+def _work(prepared: Run) -> arithmetic.Arithmetic:
   return arithmetic.training_step(
     prepared.settings.model,
     prepared.preset,
@@ -229,11 +231,11 @@ def _work(prepared: prepare.Prepared) -> arithmetic.Arithmetic:
   )
 
 
-def _time_naive(prepared: prepare.Prepared, seconds: float) -> dict[str, Any]:
+def _time_naive(prepared: Run, seconds: float) -> dict[str, Any]:
   """The row of one replica's step on the naive road."""
   settings, problem = prepared.settings, prepared.problem
   optimizer = train.adam(settings.learning_rate, prepared.preset.gradient_norm)
-  key = prepare.replica_keys(settings)[0]
+  key = replica_keys(settings)[0]
   images = jax.device_put(own_frames.first(prepared.images))
   start = jax.jit(functools.partial(train.init_state, problem, optimizer))(
     key, images
@@ -252,7 +254,7 @@ def _time_naive(prepared: prepare.Prepared, seconds: float) -> dict[str, Any]:
 
 
 def _time_pytorch(
-  prepared: prepare.Prepared, seconds: float, modes: Sequence[str]
+  prepared: Run, seconds: float, modes: Sequence[str]
 ) -> tuple[list[dict[str, Any]], list[str]]:
   """Rows of one replica's step in PyTorch, and what there is to say."""
   settings, training = prepared.settings, twin.load()
@@ -268,7 +270,7 @@ def _time_pytorch(
   return rows, [remark] if remark else []
 
 
-def _case(prepared: prepare.Prepared, training: Any, shape: Any) -> Any:
+def _case(prepared: Run, training: Any, shape: Any) -> Any:
   """The same model for PyTorch, from random weights and on random frames."""
   settings, task = prepared.settings, prepared.task
   model, random = prepared.problem.model, np.random.default_rng(0)

@@ -108,20 +108,20 @@ def _remembering(load: Callable[..., Any]) -> Callable[..., Any]:
 
 def _resolve(request: Any, load: Callable[..., Any]) -> dict[str, Any]:
   """Resolves one request; raises where run.py would."""
-  prepared = prepare.prepare(request, load)
-  settings, workdir = prepared.settings, prepared.workdir
+  run = prepare.prepare(request, load)
+  settings, workdir = run.settings, run.workdir
   is_complete = results.is_complete(workdir, settings)
   if not is_complete:
     workdirs.require_checkpoint(workdir, settings.steps)
   return {
-    'config': records.documents.as_json(prepared.config, name_it=True),
+    'config': records.documents.as_json(run.config, name_it=True),
     'steps': settings.steps,
     'episodes': settings.evaluation_episodes,
     'is_evaluated': workdirs.is_evaluated(
       workdir, settings.steps, settings.evaluation_episodes
     ),
     'is_complete': is_complete,
-    'doubts': list(prepared.images.doubts),
+    'doubts': list(run.images.doubts),
   }
 
 

@@ -7,7 +7,7 @@ from typing import Any
 import jax
 from gtmm_jax.process import jax_settings
 import numpy as np
-from gtmm_jax.runs.prepare import replica_keys
+from gtmm_jax.runs.run import Run, replica_keys
 
 from gtmm_jax.evaluation import classifier
 from gtmm_jax.evaluation import evaluate
@@ -50,10 +50,10 @@ class Evaluation:
     is_compiled: whether it has.
   """
 
-  def __init__(self, prepared: Any) -> None:
+  def __init__(self, run: Run) -> None:
     """Nothing is compiled or moved yet."""
-    self._prepared = prepared
-    self._step = replicas.repeat(prepared.layout, _one_batch(prepared))
+    self._run = run
+    self._step = replicas.repeat(run.layout, _one_batch(run))
     # The classifier of digits and its accuracy, where a class is asked for.
     self._judge: tuple[Any, float | None] | None = None
     self.is_compiled = False
@@ -64,7 +64,7 @@ class Evaluation:
     Args:
       state: of all replicas, on the devices; it is not changed.
     """
-    settings = self._prepared.settings
+    settings = self._run.settings
     return self._evaluate(
       state, replica_keys(settings), settings.evaluation_episodes
     )
@@ -83,7 +83,7 @@ class Evaluation:
       that a replica has one of, each [R]; without metrics of other tasks, of
       which no replica has a value.
     """
-    settings = self._prepared.settings
+    settings = self._run.settings
     fold = functools.partial(jax.random.fold_in, data=_KEY_ON_THE_WAY)
     found = self._evaluate(
       state,
@@ -100,19 +100,19 @@ class Evaluation:
     self, state: train.TrainState, keys: jax.Array, episodes: int
   ) -> dict[str, Any]:
     """Evaluates on at least so many episodes, in whole batches."""
-    prepared = self._prepared
-    settings, problem = prepared.settings, prepared.problem
+    run = self._run
+    settings, problem = run.settings, run.problem
     judge, judged = self._judged()
     batches = -(-episodes // settings.batch_size)
     start = jax.tree.map(
       lambda leaf: np.broadcast_to(leaf, (settings.replicas, *leaf.shape)),
-      evaluate.zeros(prepared.task.length),
+      evaluate.zeros(run.task.length),
     )
     variables = {'params': state.params, 'batch_stats': state.batch_stats}
     sums = self._step(
-      replicas.scatter(prepared.layout, start),
-      (variables, replicas.scatter(prepared.layout, keys)),
-      replicas.broadcast(prepared.layout, (prepared.images.held_out, judge)),
+      replicas.scatter(run.layout, start),
+      (variables, replicas.scatter(run.layout, keys)),
+      replicas.broadcast(run.layout, (run.images.held_out, judge)),
       batches,
     )
     sums = replicas.gather(sums)
@@ -135,22 +135,22 @@ class Evaluation:
 
   def _judged(self) -> tuple[Any, float | None]:
     if self._judge is None:
-      asks_class = self._prepared.task.asks == 'class'
-      images = self._prepared.images
+      asks_class = self._run.task.asks == 'class'
+      images = self._run.images
       self._judge = _fit_judge(images) if asks_class else (None, None)
     return self._judge
 
 
-def _one_batch(prepared: Any) -> Callable[..., evaluate.EvaluationState]:
+def _one_batch(run: Run) -> Callable[..., evaluate.EvaluationState]:
   """A function that adds a batch of episodes to the sums of one replica."""
-  task = prepared.task
+  task = run.task
 
   def step(sums, own, shared):
     return evaluate.evaluate_batch(
-      prepared.problem,
+      run.problem,
       task.prefix,
       task.asks,
-      prepared.settings.binarize,
+      run.settings.binarize,
       sums,
       *own,
       *shared,

@@ -10,7 +10,7 @@ import jax.numpy as jnp
 from gtmm_jax.runs import memory_panels
 import numpy as np
 from gtmm_jax.process import attempt
-from gtmm_jax.runs import prepare
+from gtmm_jax.runs.run import Run, replica_keys
 from gtmm_jax.runs.settings import describe
 
 from gtmm_jax.model import free_energy
@@ -36,42 +36,42 @@ def names(settings: Any) -> tuple[str, ...]:
   )
 
 
-def draw(prepared: Any, state: train.TrainState, wanted: Sequence[str]) -> None:
+def draw(run: Run, state: train.TrainState, wanted: Sequence[str]) -> None:
   """Draws figures of a run into its workdir, and tells of those it could not.
 
   Args:
-    prepared: the run, whose evaluation is written.
+    run: the run, whose evaluation is written.
     state: of all replicas, on the devices.
     wanted: which of `names`.
   """
 
   @functools.cache
   def drawn() -> tuple[Any, ...]:
-    return _drawn(prepared, state)
+    return _drawn(run, state)
 
   @functools.cache
   def dreams(prefix: int) -> tuple[Any, jax.Array, jax.Array]:
-    return _dream(prepared, problem, prefix, drawn())
+    return _dream(run, problem, prefix, drawn())
 
-  held_out = prepared.images.held_out
+  held_out = run.images.held_out
   count = _EPISODES
   if isinstance(held_out, frames.Frames):
     count = min(count, len(held_out.frames))
-  problem = train.Problem(prepared.problem.model, prepared.task.sample, count)
-  prefix = prepared.task.prefix
+  problem = train.Problem(run.problem.model, run.task.sample, count)
+  prefix = run.task.prefix
   figure: dict[str, Callable[[], list[pathlib.Path]]] = {
-    'results': lambda: _draw_results(prepared),
-    'episodes': lambda: _draw_episodes(prepared, *dreams(prefix)),
+    'results': lambda: _draw_results(run),
+    'episodes': lambda: _draw_episodes(run, *dreams(prefix)),
     'overlay': lambda: _draw_overlay(
-      prepared, problem, drawn()[1], dreams(prefix), dreams(1)
+      run, problem, drawn()[1], dreams(prefix), dreams(1)
     ),
-    'memory': lambda: _draw_memory(prepared, problem, drawn()),
+    'memory': lambda: _draw_memory(run, problem, drawn()),
   }
   for name in wanted:
-    attempt.attempt(figure[name], _path(prepared, name))
+    attempt.attempt(figure[name], _path(run, name))
 
 
-def _drawn(prepared: Any, state: train.TrainState) -> tuple[Any, ...]:
+def _drawn(run: Run, state: train.TrainState) -> tuple[Any, ...]:
   """Returns the arguments of `dream` for the first replica that is left."""
   failed_at = replicas.gather(state.failed_at)
   replica = int(np.argmax(failed_at < 0))
@@ -79,54 +79,50 @@ def _drawn(prepared: Any, state: train.TrainState) -> tuple[Any, ...]:
     lambda leaf: replicas.gather(leaf)[replica],
     {'params': state.params, 'batch_stats': state.batch_stats},
   )
-  key = jax.random.fold_in(
-    prepare.replica_keys(prepared.settings)[replica], _DRAWING_KEY
-  )
-  return variables, key, prepared.images.held_out
+  key = jax.random.fold_in(replica_keys(run.settings)[replica], _DRAWING_KEY)
+  return variables, key, run.images.held_out
 
 
-def _path(prepared: Any, name: str) -> pathlib.Path:
-  return prepared.workdir / 'figures' / name
+def _path(run: Run, name: str) -> pathlib.Path:
+  return run.workdir / 'figures' / name
 
 
 def _task(settings: Any) -> str:
   return f'{settings.task.replace("_", " ")}, {describe(settings)}'
 
 
-def _draw_results(prepared: Any) -> list[pathlib.Path]:
-  workdir = prepared.workdir
+def _draw_results(run: Run) -> list[pathlib.Path]:
+  workdir = run.workdir
   run = figures.Run(
-    prepared.settings.model,
+    run.settings.model,
     records.read_metrics(workdir),
     records.read_evaluation(workdir),
   )
   return figures.draw_results(
-    [run], _path(prepared, 'results'), title=_task(prepared.settings)
+    [run], _path(run, 'results'), title=_task(run.settings)
   )
 
 
 def _draw_episodes(
-  prepared: Any, episode: Any, reconstruction: jax.Array, dreamed: jax.Array
+  run: Run, episode: Any, reconstruction: jax.Array, dreamed: jax.Array
 ) -> list[pathlib.Path]:
   """Held-out episodes, reconstructed, and dreams after their prefixes."""
   rows = []
   for index in range(episode.frames.shape[1]):
     truth = np.asarray(episode.frames[:, index])
     generated = np.full_like(truth, np.nan)
-    generated[prepared.task.prefix :] = dreamed[:, index]
+    generated[run.task.prefix :] = dreamed[:, index]
     marks = np.asarray(episode.predictable[:, index])
     rows += [
       figures.Row(f'episode {index + 1}', truth, marks),
       figures.Row('reconstruction', np.asarray(reconstruction[:, index])),
       figures.Row('generated', generated),
     ]
-  return figures.draw_strip(
-    rows, _path(prepared, 'episodes'), turn=prepared.task.prefix
-  )
+  return figures.draw_strip(rows, _path(run, 'episodes'), turn=run.task.prefix)
 
 
 def _draw_overlay(
-  prepared: Any,
+  run: Run,
   problem: train.Problem,
   key: jax.Array,
   late: tuple[Any, ...],
@@ -135,7 +131,7 @@ def _draw_overlay(
   """The first of the episodes as a map: as it is, and as it was dreamed.
 
   Args:
-    prepared: the run, of navigation.
+    run: the run, of navigation.
     problem: that makes the episodes.
     key: of the drawing, as `dream` takes it.
     late: what `dream` returns for the task's prefix.
@@ -144,30 +140,30 @@ def _draw_overlay(
   episode, _, after_one = early
   truth = np.asarray(episode.frames[:, 0])
   rows = [('truth', truth)]
-  prefix = prepared.task.prefix
+  prefix = run.task.prefix
   for name, seen, dreamed in (
     (f'generated after frame {prefix}', prefix, late[2]),
     ('generated after frame 1', 1, after_one),
   ):
     rows.append((name, np.concatenate([truth[:seen], dreamed[:, 0]])))
   condition = np.asarray(episode.condition[:, 0])
-  settings, batch_key = prepared.settings, _batch_key(key)
-  start = prepared.task.start(train.episode_keys(problem, batch_key)[0])
+  settings, batch_key = run.settings, _batch_key(key)
+  start = run.task.start(train.episode_keys(problem, batch_key)[0])
   return figures.draw_overlay(
     rows,
     np.asarray(start) + navigation.positions(condition),
     navigation.visits(condition),
-    _path(prepared, 'overlay'),
+    _path(run, 'overlay'),
     title=f'{figures.in_print(settings.model)} on {_task(settings)}: episode 1',
     grid=(settings.rows, settings.columns),
   )
 
 
 def _dream(
-  prepared: Any, problem: train.Problem, prefix: int, drawn: tuple[Any, ...]
+  run: Run, problem: train.Problem, prefix: int, drawn: tuple[Any, ...]
 ) -> tuple[Any, jax.Array, jax.Array]:
   """What `dream` returns, of the same episodes for every prefix."""
-  binarize = prepared.settings.binarize
+  binarize = run.settings.binarize
   return jax.jit(functools.partial(dream, problem, prefix, binarize))(*drawn)
 
 
@@ -218,11 +214,11 @@ def dream(
 
 
 def _draw_memory(
-  prepared: Any, problem: train.Problem, drawn: tuple[Any, ...]
+  run: Run, problem: train.Problem, drawn: tuple[Any, ...]
 ) -> list[pathlib.Path]:
   """The memory over the first of the episodes."""
   episode, cores = jax.jit(functools.partial(watch, problem))(*drawn)
-  settings = prepared.settings
+  settings = run.settings
   panels = memory_panels.panels(cores)
   note = (
     'Column t: as it predicts frame t, just given the latent of frame t - 1. '
@@ -233,7 +229,7 @@ def _draw_memory(
   return figures.draw_memory(
     np.asarray(episode.frames[:, 0]),
     panels,
-    _path(prepared, 'memory'),
+    _path(run, 'memory'),
     marks=np.asarray(episode.predictable[:, 0]),
     title=f'Memory of the {figures.in_print(settings.model)} on '
     f'{_task(settings)}',

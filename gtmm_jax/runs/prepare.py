@@ -1,21 +1,19 @@
 """From what the flags say to a run that makes sense."""
 
 import dataclasses
-import functools
-import pathlib
 from collections.abc import Callable
 from typing import Any
 
 from gtmm_jax.process import command
 from gtmm_jax.runs import workdirs
 import jax
-import jax.numpy as jnp
 from gtmm_jax.process import jax_settings
 from gtmm_jax.runs import own_frames
 from gtmm_jax.process import places
 from gtmm_jax.runs import room
 from gtmm_jax.runs import settings as settings_module
 from gtmm_jax.process import surroundings
+from gtmm_jax.runs.run import Loaded, Run
 
 from gtmm_jax.model import build
 from gtmm_jax import presets, replicas, tasks, train
@@ -24,12 +22,9 @@ from gtmm_jax.tasks.sources import characters
 from gtmm_jax.tasks.sources import doubts
 from gtmm_jax.tasks.sources import frame_files
 from gtmm_jax.tasks.sources import digit_images
-from gtmm_jax.tasks import frames, rooms
+from gtmm_jax.tasks import rooms
 
 Settings = settings_module.Settings
-
-# To train on and held out, with `source` and `checksum`.
-Loaded = digit_images.Digits | characters.Characters | rooms.Sets | frames.Sets
 
 _PACKAGES = ('jax', 'jaxlib', 'flax', 'optax', 'numpy')
 
@@ -69,38 +64,9 @@ class Request:
   device_megabytes: float | None
 
 
-@dataclasses.dataclass(frozen=True)
-class Prepared:
-  """A run that makes sense; nothing was compiled or written for it yet.
-
-  Attributes:
-    settings: as resolved.
-    workdir: where results go.
-    task: the task.
-    images: to train on, and held out.
-    more_images: a sentence on what the bundled ones lack, if anything.
-    preset: sizes of the networks.
-    problem: what one replica trains.
-    layout: where replicas run.
-    config: what `config.json` will hold.
-    why: why the preset is what it is.
-  """
-
-  settings: Settings
-  workdir: pathlib.Path
-  task: Any
-  images: Loaded
-  more_images: str
-  preset: presets.Preset
-  problem: train.Problem
-  layout: replicas.Layout
-  config: dict[str, Any]
-  why: str
-
-
 def prepare(
   request: Request, load: Callable[..., tuple[Loaded, str]] | None = None
-) -> Prepared:
+) -> Run:
   """Checks everything that can be wrong, before anything costs time.
 
   Args:
@@ -140,7 +106,7 @@ def prepare(
   preset, model = _make_model(settings, task, loaded.training.shape)
   layout = replicas.plan(settings.replicas, preset.networks != 'dense')
   room.require_for_run(settings, task.length, model, loaded, layout)
-  prepared = Prepared(
+  run = Run(
     settings=settings,
     workdir=workdir,
     task=task,
@@ -154,8 +120,8 @@ def prepare(
     config=_config(request, settings, loaded, preset, model.core, layout),
     why=why,
   )
-  workdirs.require(workdir, settings.steps, prepared.config)
-  return prepared
+  workdirs.require(workdir, settings.steps, run.config)
+  return run
 
 
 def _make_model(
@@ -290,9 +256,3 @@ def _config(
       'count': len(layout.devices),
     },
   }
-
-
-def replica_keys(settings: Settings) -> jax.Array:
-  """One key for each replica, a function of (seed, replica) alone, [R]."""
-  fold = functools.partial(jax.random.fold_in, jax_settings.key(settings.seed))
-  return jax.vmap(fold)(jnp.arange(settings.replicas))

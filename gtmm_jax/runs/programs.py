@@ -5,7 +5,7 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import jax
-from gtmm_jax.runs.prepare import Prepared, replica_keys
+from gtmm_jax.runs.run import Run, replica_keys
 
 from gtmm_jax import replicas, train
 
@@ -29,11 +29,11 @@ class Programs(NamedTuple):
   reset: Callable[[train.TrainState], train.TrainState]
 
 
-def make(prepared: Prepared) -> Programs:
+def make(run: Run) -> Programs:
   """The programs of a run; each is compiled at its first call."""
-  settings, layout = prepared.settings, prepared.layout
-  problem = prepared.problem
-  optimizer = train.adam(settings.learning_rate, prepared.preset.gradient_norm)
+  settings, layout = run.settings, run.layout
+  problem = run.problem
+  optimizer = train.adam(settings.learning_rate, run.preset.gradient_norm)
   own = replicas.scatter(layout, replica_keys(settings))
   initialise = functools.partial(train.init_state, problem, optimizer)
   fresh = replicas.lift(

@@ -6,7 +6,7 @@ from typing import Any
 
 from gtmm_jax.runs import results
 from gtmm_jax.runs import held_out
-from gtmm_jax.runs.prepare import Prepared
+from gtmm_jax.runs.run import Run
 from gtmm_jax.runs.settings import Settings
 
 from gtmm_jax import checkpoints, records, replicas, train
@@ -20,7 +20,7 @@ class Reports:
 
   def __init__(
     self,
-    prepared: Prepared,
+    run: Run,
     evaluation: held_out.Evaluation,
     directory: checkpoints.Directory,
     seconds: float,
@@ -28,15 +28,15 @@ class Reports:
     """Reads the records.
 
     Args:
-      prepared: the run.
+      run: the run.
       evaluation: of it.
       directory: of its checkpoints.
       seconds: that training took before.
     """
-    self._prepared, self._evaluation = prepared, evaluation
+    self._run, self._evaluation = run, evaluation
     self._directory = directory
     self._began = time.perf_counter() - seconds
-    self._lines = records.read_metrics(prepared.workdir)
+    self._lines = records.read_metrics(run.workdir)
     self._settled_at = records.settled_at(self._lines)
     self._steps, self._spent = 0, 0.0
 
@@ -46,7 +46,7 @@ class Reports:
 
   def is_slow(self, step: int) -> bool:
     """Returns whether the line of a step takes an evaluation to be compiled."""
-    is_evaluated = _is_evaluated(self._prepared.settings, step)
+    is_evaluated = _is_evaluated(self._run.settings, step)
     return is_evaluated and not self._evaluation.is_compiled
 
   def add(
@@ -62,7 +62,7 @@ class Reports:
     Raises:
       OSError: if the line cannot be written.
     """
-    settings = self._prepared.settings
+    settings = self._run.settings
     speed = self._steps / self._spent if self._steps else None
     line = _line(settings, state, speed)
     # Of replicas that all failed there is nothing to tell.
@@ -71,7 +71,7 @@ class Reports:
       images.make_room()
       line['held_out'] = self._evaluation.on_the_way(state)
     line = {'step': step, 'seconds': self._seconds(), **line}
-    records.append_metrics(self._prepared.workdir, line)
+    records.append_metrics(self._run.workdir, line)
     self._lines.append(line)
     self._steps, self._spent = 0, 0.0
     if self._settled_at is None:

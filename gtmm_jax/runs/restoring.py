@@ -4,7 +4,7 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
-from gtmm_jax.runs.prepare import Prepared
+from gtmm_jax.runs.run import Run
 from rich.console import Console
 
 from gtmm_jax import checkpoints, records, train
@@ -25,7 +25,7 @@ class Start(NamedTuple):
 
 
 def restore(
-  prepared: Prepared,
+  run: Run,
   directory: checkpoints.Directory,
   template: TrainState,
   console: Console,
@@ -39,7 +39,7 @@ def restore(
   `seconds` training had taken.
 
   Args:
-    prepared: the run.
+    run: the run.
     directory: of its checkpoints.
     template: the state of all replicas, as shapes.
     console: to print on.
@@ -47,13 +47,13 @@ def restore(
   Raises:
     CheckpointMismatch: if the checkpoint is of another model.
   """
-  workdir = prepared.workdir
+  workdir = run.workdir
   lines = records.read_metrics(workdir)
 
   def compare(step: int, noted: Any) -> history.History:
     expected = noted.get('reported')
     if expected is None:
-      every = prepared.settings.report_every
+      every = run.settings.report_every
       expected = history.guess_expected(lines, every, step)
     return history.compare(lines, expected, step)
 

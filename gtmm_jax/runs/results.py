@@ -7,6 +7,7 @@ from typing import Any
 from gtmm_jax.runs import workdirs
 from gtmm_jax.runs import pictures
 from gtmm_jax.runs import held_out
+from gtmm_jax.runs.run import Run
 import numpy as np
 from gtmm_jax.runs import progress
 from rich.console import Console
@@ -120,7 +121,7 @@ def figure_paths(workdir: pathlib.Path, settings: Any) -> list[pathlib.Path]:
 
 
 def conclude(
-  prepared: Any,
+  run: Run,
   state: train.TrainState,
   evaluation: held_out.Evaluation,
   console: Console,
@@ -131,12 +132,12 @@ def conclude(
   figures, and one that cannot be drawn is told of on standard error.
 
   Args:
-    prepared: the run.
+    run: the run.
     state: of all replicas, on the devices.
     evaluation: of the run's states.
     console: to print on.
   """
-  workdir, settings = prepared.workdir, prepared.settings
+  workdir, settings = run.workdir, run.settings
   if not _is_evaluated(workdir, settings):
     what = f'evaluating on {settings.evaluation_episodes:,} held-out episodes'
     with progress.saying(what, console):
@@ -148,7 +149,7 @@ def conclude(
   missing = _missing(workdir, settings)
   if missing:
     with progress.saying(f'drawing {", ".join(missing)}', console):
-      pictures.draw(prepared, state, missing)
+      pictures.draw(run, state, missing)
   show(workdir, settings, console)
 
 

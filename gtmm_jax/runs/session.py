@@ -16,7 +16,7 @@ from gtmm_jax.process import signals
 from gtmm_jax.process import silence
 from gtmm_jax.runs import starts
 from gtmm_jax.runs import training
-from gtmm_jax.runs.prepare import Prepared, replica_keys
+from gtmm_jax.runs.run import Run, replica_keys
 from gtmm_jax.runs.reports import Reports
 from rich.console import Console
 from gtmm_jax.runs.settings import describe
@@ -30,7 +30,7 @@ _TRAINED = (
 )
 
 
-def run(prepared: Prepared) -> None:
+def complete(run: Run) -> None:
   """Trains from where the workdir stands, and concludes.
 
   Raises:
@@ -43,79 +43,77 @@ def run(prepared: Prepared) -> None:
     signals.Stopped: if a signal came; what was trained is saved.
   """
   console = command.console()
-  settings, workdir = prepared.settings, prepared.workdir
+  settings, workdir = run.settings, run.workdir
   jax_settings.set_precision(settings.precision)
-  announce(prepared, console)
+  announce(run, console)
   if results.is_complete(workdir, settings):
     console.print('This run is complete; nothing is left to train.')
     results.show(workdir, settings, console)
     return
   with workdirs.alone(workdir):
     workdirs.require_checkpoint(workdir, settings.steps)
-    with starts.recorded(workdir, prepared.config, starts.before(workdir)):
-      _go_on(prepared, console)
+    with starts.recorded(workdir, run.config, starts.before(workdir)):
+      _go_on(run, console)
 
 
-def _go_on(prepared: Prepared, console: Console) -> None:
+def _go_on(run: Run, console: Console) -> None:
   """Trains and concludes in a folder that no other program writes to."""
-  programs = programs_module.make(prepared)
-  evaluation = held_out.Evaluation(prepared)
+  programs = programs_module.make(run)
+  evaluation = held_out.Evaluation(run)
   with silence.storage(), signals.deferred(_KEPT):
-    directory = checkpoints.open_directory(prepared.workdir / 'checkpoints')
+    directory = checkpoints.open_directory(run.workdir / 'checkpoints')
     try:
       with signals.at_once(training.NOTHING_NEW):
-        start = _restore(prepared, directory, programs.initialise, console)
-        images = own_frames.Training(prepared.layout, prepared.images)
+        start = _restore(run, directory, programs.initialise, console)
+        images = own_frames.Training(run.layout, run.images)
         if start.state is None:
           with progress.saying('compiling the first state', console):
             state = jax.block_until_ready(programs.start(images.at(0)))
         else:
-          state = replicas.scatter(prepared.layout, start.state)
-      reports = Reports(prepared, evaluation, directory, start.seconds)
-      state = training.train_on(
-        prepared, programs, reports, state, images, console
-      )
+          state = replicas.scatter(run.layout, start.state)
+      reports = Reports(run, evaluation, directory, start.seconds)
+      state = training.train_on(run, programs, reports, state, images, console)
     finally:
       checkpoints.close(directory)
   # Room for those held out.
   del images
   with signals.at_once(_TRAINED):
-    results.conclude(prepared, state, evaluation, console)
+    results.conclude(run, state, evaluation, console)
 
 
-def announce(prepared: Prepared, console: Console) -> None:
+def announce(run: Run, console: Console) -> None:
   """Prints what will run, where, and on what."""
-  settings, device = prepared.settings, prepared.config['device']
+  settings, device = run.settings, run.config['device']
   console.print(
     f'{settings.model} on {settings.task} ({describe(settings)}), '
     f'{settings.steps:,} steps, '
     f'{settings.replicas} replicas, store {settings.store}'
   )
-  console.print(f'preset   {settings.preset} ({prepared.why})')
+  console.print(f'preset   {settings.preset} ({run.why})')
   console.print(
     f'device   {device["count"]} x {device["kind"]} ({device["platform"]}), '
-    f'jax {prepared.config["versions"]["jax"]}'
+    f'jax {run.config["versions"]["jax"]}'
   )
-  data = prepared.config['data']
+  data = run.config['data']
   console.print(f'data     {data["source"]}')
   console.print(f'         sha256 {data["checksum"]}')
-  for doubt in prepared.images.doubts:
+  for doubt in run.images.doubts:
     console.print(f'warning  {doubt}')
   if settings.preset == 'paper' and data['flag'] == 'bundled':
-    console.print(f'         {prepared.more_images}')
-  console.print(f'workdir  {prepared.workdir}')
+    console.print(f'         {run.more_images}')
+  console.print(f'workdir  {run.workdir}')
 
 
 def _restore(
-  prepared: Prepared,
+  run: Run,
   directory: checkpoints.Directory,
   initialise: Callable,
   console: Console,
 ) -> restoring.Start:
   template = jax.eval_shape(
     jax.vmap(initialise, in_axes=(0, None)),
-    replica_keys(prepared.settings),
+    replica_keys(run.settings),
     # The shapes of a state do not depend on how many there are.
-    prepared.images.held_out,
+    run.images.held_out,
   )
-  return restoring.restore(prepared, directory, template, console)
+  return restoring.restore(run, directory, template, console)

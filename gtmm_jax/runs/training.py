@@ -8,7 +8,7 @@ from gtmm_jax.runs import own_frames
 from gtmm_jax.runs import programs as programs_module
 from gtmm_jax.runs import progress
 from gtmm_jax.process import signals
-from gtmm_jax.runs.prepare import Prepared
+from gtmm_jax.runs.run import Run
 from gtmm_jax.runs.reports import Reports, step_of
 from rich.console import Console
 
@@ -25,7 +25,7 @@ class NoReplicaLeft(Exception):
 
 
 def train_on(
-  prepared: Prepared,
+  run: Run,
   programs: programs_module.Programs,
   reports: Reports,
   state: train.TrainState,
@@ -35,7 +35,7 @@ def train_on(
   """Trains to the last step, reporting on the way; returns the state.
 
   Args:
-    prepared: the run.
+    run: the run.
     programs: that train it.
     reports: of it.
     state: of all replicas, on the devices; its memory is used again.
@@ -46,9 +46,9 @@ def train_on(
     NoReplicaLeft: if no replica is finite any more.
     signals.Stopped: if a signal came; the state is saved.
   """
-  settings = prepared.settings
+  settings = run.settings
   step = step_of(state)
-  _require_one_left(prepared, state)
+  _require_one_left(run, state)
   if step >= settings.steps:
     return state
 
@@ -79,7 +79,7 @@ def train_on(
         reports.save(state)
         raise signals.Stopped(
           signals.received(),
-          f'saved at step {step:,} in {prepared.workdir}; the same command '
+          f'saved at step {step:,} in {run.workdir}; the same command '
           f'goes on from there',
         )
       until = settings.report_every - step % settings.report_every
@@ -94,7 +94,7 @@ def train_on(
       reports.timed(count, took)
       portion = max(1, int(_PORTION * count / took))
       shown.advance(step)
-  _require_one_left(prepared, state)
+  _require_one_left(run, state)
   return state
 
 
@@ -103,13 +103,13 @@ def _is_one_left(state: train.TrainState) -> bool:
   return bool((replicas.gather(state.failed_at) < 0).any())
 
 
-def _require_one_left(prepared: Prepared, state: train.TrainState) -> None:
+def _require_one_left(run: Run, state: train.TrainState) -> None:
   """Raises `NoReplicaLeft` unless a replica is still finite."""
   if _is_one_left(state):
     return
   steps = ', '.join(f'{step:,}' for step in replicas.gather(state.failed_at))
   raise NoReplicaLeft(
     f'No replica is finite any more; they stopped being so at step {steps}. '
-    f'Records and checkpoint are kept in {prepared.workdir}: look at the data, '
+    f'Records and checkpoint are kept in {run.workdir}: look at the data, '
     f'or take a smaller --learning_rate, and name another --workdir.'
   )

@@ -80,25 +80,25 @@ def _prepare(workdir):
   return prepare.prepare(request)
 
 
-def _complete(workdir, prepared):
+def _complete(workdir, run):
   """Leaves all that a run leaves."""
-  records.write_config(workdir, prepared.config)
+  records.write_config(workdir, run.config)
   records.append_metrics(workdir, {'step': 3})
   records.write_evaluation(workdir, {'step': 3, 'episodes': 500})
-  for path in results.figure_paths(workdir, prepared.settings):
+  for path in results.figure_paths(workdir, run.settings):
     path.parent.mkdir(exist_ok=True)
     path.touch()
 
 
 def test_a_cell_has_what_its_run_would_say(tmp_path):
-  prepared = _prepare(tmp_path / 'done')
-  _complete(tmp_path / 'done', prepared)
-  _complete(tmp_path / 'begun', prepared)
-  other = {**prepared.config['settings'], 'batch_size': 99}
+  run = _prepare(tmp_path / 'done')
+  _complete(tmp_path / 'done', run)
+  _complete(tmp_path / 'begun', run)
+  other = {**run.config['settings'], 'batch_size': 99}
   records.write_config(
-    tmp_path / 'begun', {**prepared.config, 'settings': other}
+    tmp_path / 'begun', {**run.config, 'settings': other}
   )
-  _complete(tmp_path / 'damaged', prepared)
+  _complete(tmp_path / 'damaged', run)
   (tmp_path / 'damaged' / 'metrics.jsonl').write_text('x\n{}\n')
   records.write_evaluation(tmp_path / 'foreign', {})
   (tmp_path / 'a file').touch()
@@ -117,9 +117,9 @@ def test_a_cell_has_what_its_run_would_say(tmp_path):
   precise, new, done, more = (found[name] for name in good)
   assert precise['config']['settings']['precision'] == 'float32'
   assert new['config']['settings'] == records.documents.as_json(
-    prepared.config['settings']
+    run.config['settings']
   )
-  assert new['config']['data'] == prepared.config['data']
+  assert new['config']['data'] == run.config['data']
   assert (new['steps'], new['episodes']) == (3, 500)
   assert (new['is_complete'], done['is_complete']) == (False, True)
   # Devices of their own on the CPU, as many as the run would have.

@@ -106,7 +106,7 @@ def grey(tmp_path_factory):
 def windowed(tmp_path_factory, colour):
   """A run of six steps in windows that nothing disturbed, and its workdir."""
   workdir = tmp_path_factory.mktemp('windowed') / 'run'
-  session.run(_prepare(workdir, colour, steps=6, device_megabytes=_ROOM))
+  session.complete(_prepare(workdir, colour, steps=6, device_megabytes=_ROOM))
   return workdir
 
 
@@ -114,7 +114,7 @@ def test_a_run_on_grey_episodes_leaves_all_that_runs_leave(
   tmp_path, grey, monkeypatch, capsys
 ):
   workdir = tmp_path / 'run'
-  prepared = _prepare(workdir, grey, model='introspective')
+  run = _prepare(workdir, grey, model='introspective')
   moved, place = [], replicas.broadcast
 
   def followed(layout, tree):
@@ -129,13 +129,13 @@ def test_a_run_on_grey_episodes_leaves_all_that_runs_leave(
     return draw(given, *arguments, **options)
 
   monkeypatch.setattr(figures, 'draw_strip', noted)
-  session.run(prepared)
+  session.complete(run)
   # Two are held out, and each is drawn once.
   assert {own_episodes.numbers(row.frames) for row in rows[::3]} == {9, 19}
   assert len(rows) == 6
   # What fits is moved once; what is held out at each evaluation.
-  assert moved[0] is prepared.images.training
-  evaluated = (prepared.images.held_out, None)
+  assert moved[0] is run.images.training
+  evaluated = (run.images.held_out, None)
   assert len(moved) > 1 and moved[1:] == [evaluated] * (len(moved) - 1)
   out = capsys.readouterr().out
   assert 'introspective on frames (T 5, 12 x 8 x 1)' in out
@@ -159,8 +159,8 @@ def test_a_run_on_grey_episodes_leaves_all_that_runs_leave(
   assert evaluation['dream_error_all'] != evaluation['dream_error']
   assert evaluation['entropy_floor'] > 0
   assert sorted(os.listdir(workdir / 'figures')) == _FIGURES
-  assert (prepared.task.length, prepared.task.condition_size) == (5, 3)
-  assert prepared.task.prefix == 2
+  assert (run.task.length, run.task.condition_size) == (5, 3)
+  assert run.task.prefix == 2
 
 
 def test_windows_are_trained_on_one_after_another(
@@ -180,9 +180,9 @@ def test_windows_are_trained_on_one_after_another(
   monkeypatch.setattr(
     results, 'conclude', lambda *_: concluded.append(_windows_on_devices())
   )
-  prepared = _prepare(tmp_path, colour, steps=5, device_megabytes=_ROOM)
-  session.run(prepared)
-  windows = prepared.images.training
+  run = _prepare(tmp_path, colour, steps=5, device_megabytes=_ROOM)
+  session.complete(run)
+  windows = run.images.training
   expected = [own_episodes.numbers(windows.at(i).frames) for i in range(3)]
   assert trained == [tuple(numbers) for numbers in expected]
   assert len(set(trained)) == 3
@@ -223,7 +223,7 @@ def test_an_interrupted_run_goes_on_through_the_same_windows(
   workdir = tmp_path / 'run'
 
   def run():
-    session.run(_prepare(workdir, colour, steps=6, device_megabytes=_ROOM))
+    session.complete(_prepare(workdir, colour, steps=6, device_megabytes=_ROOM))
 
   for owner, name in (
     (records, 'append_metrics'),  # Steps without their line.
@@ -252,8 +252,8 @@ def test_a_file_that_is_cut_ends_a_run_where_it_is_read_again(
   tmp_path, colour, limit
 ):
   file = pathlib.Path(shutil.copy(colour, tmp_path))
-  prepared = _prepare(tmp_path / 'run', file, device_megabytes=limit)
-  images = own_frames.Training(prepared.layout, prepared.images)
+  run = _prepare(tmp_path / 'run', file, device_megabytes=limit)
+  images = own_frames.Training(run.layout, run.images)
   images.at(0)
   os.truncate(file, 1000)
   images.at(0)
@@ -314,7 +314,7 @@ def test_windows_change_what_is_learned(
   windowed, tmp_path, colour, monkeypatch
 ):
   monkeypatch.setattr(results, 'conclude', lambda *_: None)
-  session.run(_prepare(tmp_path / 'run', colour, steps=2))
+  session.complete(_prepare(tmp_path / 'run', colour, steps=2))
   assert _lines(tmp_path / 'run')[0] != _lines(windowed)[0]
 
 
@@ -346,8 +346,8 @@ def test_other_episodes_do_not_go_on_in_the_same_folder(
 
 
 def test_reports_may_come_as_they_like_without_windows(tmp_path, colour):
-  prepared = _prepare(tmp_path, colour)
-  records.write_config(tmp_path, prepared.config)
+  run = _prepare(tmp_path, colour)
+  records.write_config(tmp_path, run.config)
   _prepare(tmp_path, colour, report_every=3, device_megabytes=50.0)
 
 
@@ -366,15 +366,15 @@ def test_networks_are_those_of_grey_or_colour_frames(
   tmp_path, preset, shape, likelihood
 ):
   file = own_episodes.save(tmp_path, count=2, shape=shape)
-  prepared = _prepare(tmp_path, file, preset=preset)
-  assert prepared.preset == presets.choose(preset, shape[-1])
-  model = prepared.problem.model
+  run = _prepare(tmp_path, file, preset=preset)
+  assert run.preset == presets.choose(preset, shape[-1])
+  model = run.problem.model
   assert model.observation_map.likelihood == likelihood
   settings = _prepare(
     tmp_path, file, preset=preset, steps=None, store=None, learning_rate=None
   ).settings
-  assert settings.store == prepared.preset.store[settings.model]
-  assert settings.learning_rate == prepared.preset.learning_rate[settings.model]
+  assert settings.store == run.preset.store[settings.model]
+  assert settings.learning_rate == run.preset.learning_rate[settings.model]
   steps = settings.steps
   assert steps == {'small': 5_000, 'paper': 100_000}[preset]
 

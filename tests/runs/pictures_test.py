@@ -13,7 +13,7 @@ from gtmm_jax.runs import memory_panels
 import numbered_images
 import numpy as np
 import own_episodes
-from gtmm_jax.runs import prepare
+from gtmm_jax.runs.run import replica_keys
 import pytest
 
 from gtmm_jax.model import build
@@ -283,7 +283,7 @@ def _draw(tmp_path, monkeypatch, task, name):
   )
   images = numbered_images.make(40)
   problem = train.Problem(None, task.sample, 3)
-  prepared = types.SimpleNamespace(
+  run = types.SimpleNamespace(
     settings=settings,
     task=task,
     workdir=tmp_path,
@@ -294,8 +294,8 @@ def _draw(tmp_path, monkeypatch, task, name):
   state = types.SimpleNamespace(
     failed_at=np.full((1, 1), -1), params={}, batch_stats={}
   )
-  pictures.draw(prepared, state, pictures.names(settings))
-  (key,) = prepare.replica_keys(settings)
+  pictures.draw(run, state, pictures.names(settings))
+  (key,) = replica_keys(settings)
   key = jax.random.fold_in(key, 2**31 - 1)
   return jax.jit(lambda: _dream(problem, 1, False, {}, key, images)[0])()
 

@@ -35,7 +35,7 @@ def _line(step):
 
 
 @pytest.fixture
-def prepared(tmp_path):
+def run(tmp_path):
   """A run of report_every 20 that was stopped at 90, and saved at 60 and 90."""
   settings = types.SimpleNamespace(report_every=20)
   run = types.SimpleNamespace(workdir=tmp_path, settings=settings)
@@ -74,29 +74,27 @@ def _kept(run):
   return sorted(path.name for path in run.workdir.glob('damaged-*'))
 
 
-def test_records_that_are_whole_are_cut_back_to_the_checkpoint(
-  prepared, capsys
-):
+def test_records_that_are_whole_are_cut_back_to_the_checkpoint(run, capsys):
   # A line whose checkpoint was not written any more.
-  records.append_metrics(prepared.workdir, _line(100))
-  start = _restore(prepared)
+  records.append_metrics(run.workdir, _line(100))
+  start = _restore(run)
   assert (start.state.step[0], start.seconds) == (90, 90.5)
-  assert _steps(prepared) == [20, 40, 50, 60, 80]
+  assert _steps(run) == [20, 40, 50, 60, 80]
   assert capsys.readouterr().out == 'Going on from step 90.\n'
-  assert _kept(prepared) == []
+  assert _kept(run) == []
 
 
 def test_lines_lost_at_the_end_are_made_again_from_the_checkpoint_before(
-  prepared, capsys
+  run, capsys
 ):
-  _rewrite(prepared, [20, 40, 50, 60])
-  start = _restore(prepared)
+  _rewrite(run, [20, 40, 50, 60])
+  start = _restore(run)
   assert (start.state.step[0], start.seconds) == (60, 60.5)
-  assert _steps(prepared) == [20, 40, 50, 60]
+  assert _steps(run) == [20, 40, 50, 60]
   out = capsys.readouterr().out
   assert 'lost lines before the checkpoint of step 90' in out
   assert 'Going on from step 60' in out
-  assert (prepared.workdir / 'checkpoints' / 'unwanted-90').is_dir()
+  assert (run.workdir / 'checkpoints' / 'unwanted-90').is_dir()
 
 
 @pytest.mark.parametrize(
@@ -110,14 +108,14 @@ def test_lines_lost_at_the_end_are_made_again_from_the_checkpoint_before(
   ],
 )
 def test_lines_that_no_checkpoint_goes_back_to_are_marked_as_lost(
-  prepared, capsys, steps, missing, words
+  run, capsys, steps, missing, words
 ):
-  _rewrite(prepared, steps)
-  before = (prepared.workdir / 'metrics.jsonl').read_bytes()
-  assert _restore(prepared).state.step[0] == 90
+  _rewrite(run, steps)
+  before = (run.workdir / 'metrics.jsonl').read_bytes()
+  assert _restore(run).state.step[0] == 90
   out = capsys.readouterr().out
   assert f'metrics.jsonl has lost the {words}; lines marked "lost"' in out
-  lines = records.read_metrics(prepared.workdir)
+  lines = records.read_metrics(run.workdir)
   assert [line['step'] for line in lines] == [20, 40, 50, 60, 80]
   for line in lines:
     is_lost = line['step'] in missing
@@ -129,34 +127,32 @@ def test_lines_that_no_checkpoint_goes_back_to_are_marked_as_lost(
       assert line['seconds'] is None and line['kl'] == [[None] * 3] * 2
       # Readers of a mean over replicas find none.
       assert records.summarise(line)['kl_new'] is None
-  assert _kept(prepared) == ['damaged-metrics.jsonl']
-  kept = prepared.workdir / 'damaged-metrics.jsonl'
+  assert _kept(run) == ['damaged-metrics.jsonl']
+  kept = run.workdir / 'damaged-metrics.jsonl'
   assert kept.read_bytes() == before
   # It is told once; what is lost stays marked.
-  _restore(prepared)
+  _restore(run)
   assert 'lost' not in capsys.readouterr().out
-  assert len(records.read_metrics(prepared.workdir)) == 5
+  assert len(records.read_metrics(run.workdir)) == 5
 
 
 @pytest.mark.parametrize(
   'steps', [[20, 60, 40, 50, 80], [20, 40, 40, 50, 60, 80]]
 )
-def test_lines_out_of_order_or_there_twice_are_put_in_order(
-  prepared, capsys, steps
-):
-  _rewrite(prepared, steps)
-  assert _restore(prepared).state.step[0] == 90
+def test_lines_out_of_order_or_there_twice_are_put_in_order(run, capsys, steps):
+  _rewrite(run, steps)
+  assert _restore(run).state.step[0] == 90
   assert 'out of order, or there twice' in capsys.readouterr().out
-  assert _steps(prepared) == [20, 40, 50, 60, 80]
-  assert _kept(prepared) == ['damaged-metrics.jsonl']
+  assert _steps(run) == [20, 40, 50, 60, 80]
+  assert _kept(run) == ['damaged-metrics.jsonl']
 
 
-def test_a_checkpoint_without_notes_is_taken_to_be_made_at_a_report(prepared):
-  _save(prepared, {100: None})
-  records.append_metrics(prepared.workdir, _line(100))
-  start = _restore(prepared)
+def test_a_checkpoint_without_notes_is_taken_to_be_made_at_a_report(run):
+  _save(run, {100: None})
+  records.append_metrics(run.workdir, _line(100))
+  start = _restore(run)
   assert (start.state.step[0], start.seconds) == (100, 10.0)
-  assert _steps(prepared) == [20, 40, 50, 60, 80, 100]
+  assert _steps(run) == [20, 40, 50, 60, 80, 100]
 
 
 @pytest.mark.parametrize(

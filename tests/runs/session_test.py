@@ -29,6 +29,7 @@ import own_episodes
 from gtmm_jax.runs import prepare
 import program_flags
 from gtmm_jax.runs import session
+from gtmm_jax.runs.run import replica_keys
 from gtmm_jax.process import signals
 from gtmm_jax.runs import training
 
@@ -92,7 +93,7 @@ def _map(side):
 
 
 def _run(workdir, **changes):
-  session.run(prepare.prepare(_request(workdir, **changes)))
+  session.complete(prepare.prepare(_request(workdir, **changes)))
 
 
 def _lines(workdir):
@@ -362,11 +363,11 @@ def test_an_accelerator_gets_the_paper_preset_and_is_told_of_more_digits(
 ):
   monkeypatch.setattr(jax, 'default_backend', lambda: 'gpu')
   request = _request(tmp_path, preset='auto', recall=None, replicas=None)
-  prepared = prepare.prepare(request)
-  assert prepared.settings.preset == 'paper'
-  assert prepared.settings.replicas == 20
-  assert (prepared.settings.pre_recall, prepared.settings.recall) == (20, 5)
-  session.announce(prepared, command.console())
+  run = prepare.prepare(request)
+  assert run.settings.preset == 'paper'
+  assert run.settings.replicas == 20
+  assert (run.settings.pre_recall, run.settings.recall) == (20, 5)
+  session.announce(run, command.console())
   out = capsys.readouterr().out
   assert 'found an accelerator' in out and '60,000' in out
 
@@ -418,13 +419,13 @@ def test_a_folder_that_cannot_be_locked_is_a_mistake(tmp_path, monkeypatch):
 def test_binarized_frames_that_are_encoded_again_are_drawn(tmp_path):
   drawn = {}
   for binarize in (False, True):
-    prepared = prepare.prepare(
+    run = prepare.prepare(
       _request(tmp_path, model='vrnn', store='sample', binarize=binarize)
     )
-    problem = train.Problem(prepared.problem.model, prepared.task.sample, 1)
+    problem = train.Problem(run.problem.model, run.task.sample, 1)
     state = jax.eval_shape(
-      lambda key, problem=problem, digits=prepared.images.held_out: (
-        train.init_state(problem, train.adam(1e-3), key, digits)
+      lambda key, problem=problem, digits=run.images.held_out: train.init_state(
+        problem, train.adam(1e-3), key, digits
       ),
       jax.random.key(0),
     )
@@ -433,11 +434,11 @@ def test_binarized_frames_that_are_encoded_again_are_drawn(tmp_path):
     )
     _, _, dream = pictures.dream(
       problem,
-      prepared.task.prefix,
+      run.task.prefix,
       binarize,
       variables,
       jax.random.key(0),
-      prepared.images.held_out,
+      run.images.held_out,
     )
     drawn[binarize] = np.unique(dream)
   np.testing.assert_array_equal(drawn[False], [0.5])
@@ -606,7 +607,7 @@ def test_every_task_is_prepared_for_every_model(tmp_path, task, preset):
   if task == 'frames':
     data = f'files:{own_episodes.save(tmp_path)}'
   for model in presets.MODELS:
-    prepared = prepare.prepare(
+    run = prepare.prepare(
       _request(
         tmp_path / 'run',
         task=task,
@@ -617,7 +618,7 @@ def test_every_task_is_prepared_for_every_model(tmp_path, task, preset):
       )
     )
     sizes = presets.PRESETS[preset].episodes[task]
-    recorded = prepared.config['settings']
+    recorded = run.config['settings']
     assert {name: recorded[name] for name in sizes} == sizes
     others = {
       recorded[name] for name in presets.EPISODE_SETTINGS if name not in sizes
@@ -626,18 +627,16 @@ def test_every_task_is_prepared_for_every_model(tmp_path, task, preset):
     assert others == (
       {None, own_episodes.LENGTH} if task == 'frames' else {None}
     )
-    core = prepared.problem.model.core
+    core = run.problem.model.core
     assert recorded['slots'] == getattr(core, 'slots', None)
     strengths = {'ntm': 10.0, 'lru': 10.0, 'dnc': 10.0, 'associative': 8.0}
     assert recorded['key_strength'] == strengths.get(model)
-    is_drawn = 'drawn' in prepared.config['data']['source']
+    is_drawn = 'drawn' in run.config['data']['source']
     assert is_drawn == (task in ('one_shot_recall', 'rotation'))
 
 
 def test_held_out_characters_are_not_those_of_training(tmp_path):
-  loaded = prepare.prepare(
-    _request(tmp_path, task='one_shot_recall')
-  ).images
+  loaded = prepare.prepare(_request(tmp_path, task='one_shot_recall')).images
   training, held_out = set(loaded.training.labels), set(loaded.held_out.labels)
   assert (len(training), len(held_out)) == (50 * 27, 50 * 3)
   assert not training & held_out
@@ -681,16 +680,16 @@ def test_precision_is_that_of_all_products_of_the_program(
       ('tensorfloat32', 'highest', 'tensorfloat32', 'tensorfloat32'),
     ):
       config.update('jax_default_matmul_precision', before)
-      prepared = prepare.prepare(
+      run = prepare.prepare(
         _request(tmp_path / 'run', precision=given, recompute='everything')
       )
-      assert prepared.config['settings']['precision'] == recorded
+      assert run.config['settings']['precision'] == recorded
       # Of several that are prepared each has its own.
       assert config.jax_default_matmul_precision == before
       with pytest.raises(Interruption):
-        session.run(prepared)
+        session.complete(run)
       assert config.jax_default_matmul_precision == after
-      assert prepared.problem.recompute == 'everything'
+      assert run.problem.recompute == 'everything'
   finally:
     config.update('jax_default_matmul_precision', told)
 
@@ -731,9 +730,9 @@ def test_a_run_goes_on_with_what_jax_was_told_when_it_began(whole, tmp_path):
 
 def test_keys_are_of_the_generator_that_jax_is_told_to_take(tmp_path):
   with jax.default_prng_impl('rbg'):
-    prepared = prepare.prepare(_request(tmp_path))
-    keys = prepare.replica_keys(prepared.settings)
-  assert prepared.config['settings']['key_generator'] == 'rbg'
+    run = prepare.prepare(_request(tmp_path))
+    keys = replica_keys(run.settings)
+  assert run.config['settings']['key_generator'] == 'rbg'
   assert jax.random.key_impl(keys) == 'rbg'
 
 
@@ -768,23 +767,23 @@ def test_a_class_that_a_part_of_the_digits_lacks_is_told(
     prepare.prepare(_request(tmp_path / 'run', task='parity_recall'))
   assert not (tmp_path / 'run').exists()
   # No other task asks for a class.
-  prepared = prepare.prepare(_request(tmp_path / 'run'))
-  assert prepared.images.doubts == ()
+  run = prepare.prepare(_request(tmp_path / 'run'))
+  assert run.images.doubts == ()
   # Of fewer than there are cells, some come twice.
   fewer = digit_images.Images(pixels[:15], labels[:15])
-  prepared = prepare.prepare(
+  run = prepare.prepare(
     _request(tmp_path / 'run', task='navigation', recall=None)
   )
-  (doubt,) = prepared.images.doubts
+  (doubt,) = run.images.doubts
   assert f'draws 16 of 15 {part.replace("_", "-")} digits' in doubt
 
 
 def test_doubts_are_printed_before_anything_is_compiled(tmp_path, capsys):
   file = own_episodes.save(tmp_path, count=3)
-  prepared = prepare.prepare(
+  run = prepare.prepare(
     _request(tmp_path, task='frames', recall=None, data=f'files:{file}')
   )
-  session.announce(prepared, command.console())
+  session.announce(run, command.console())
   out = capsys.readouterr().out
   told = [line for line in out.splitlines() if line.startswith('warning  ')]
   assert len(told) == 2 and '3 episodes of 4 frames' in told[0]
@@ -807,9 +806,9 @@ def test_a_replica_that_is_not_finite_is_left_out_and_named(
   monkeypatch.setattr(train, 'init_state', poisoned)
   dream, drawn = pictures._dream, []
 
-  def noted(prepared, problem, prefix, arguments):
+  def noted(run, problem, prefix, arguments):
     drawn.append(arguments[0])
-    return dream(prepared, problem, prefix, arguments)
+    return dream(run, problem, prefix, arguments)
 
   monkeypatch.setattr(pictures, '_dream', noted)
   _run(tmp_path, steps=2)
@@ -1036,12 +1035,15 @@ def test_what_ends_a_run_is_told_in_one_line(tmp_path, error, words):
     'from absl import app; import jax\n'
     'from gtmm_jax.tasks.sources import dataset\n'
     f'def want(_): raise {error}\n'
-    'session.run = want; run.define_flags()\n'
+    'session.complete = want; run.define_flags()\n'
     'app.run(run.main, flags_parser=command.parse_flags)'
   )
   result = subprocess.run(
     [sys.executable, '-c', program, *_command(tmp_path / 'run')[2:]],
-    env={**program_flags.environment(), 'PYTHONPATH': f'{ROOT}{os.pathsep}{RUN.parent}'},
+    env={
+      **program_flags.environment(),
+      'PYTHONPATH': f'{ROOT}{os.pathsep}{RUN.parent}',
+    },
     capture_output=True,
     text=True,
     check=False,
@@ -1076,15 +1078,15 @@ def test_help_answers_without_jax(tmp_path):
 
 
 def test_the_preset_is_small_without_an_accelerator(tmp_path):
-  prepared = prepare.prepare(_request(tmp_path, preset='auto', steps=None))
-  assert prepared.settings.preset == 'small'
-  assert 'no accelerator' in prepared.why
-  assert prepared.settings.steps > 1000
+  run = prepare.prepare(_request(tmp_path, preset='auto', steps=None))
+  assert run.settings.preset == 'small'
+  assert 'no accelerator' in run.why
+  assert run.settings.steps > 1000
 
 
 def test_long_episodes_learn_at_the_lower_rate(tmp_path):
-  prepared = prepare.prepare(_request(tmp_path, pre_recall=100))
-  assert prepared.settings.learning_rate == 1e-4
+  run = prepare.prepare(_request(tmp_path, pre_recall=100))
+  assert run.settings.learning_rate == 1e-4
 
 
 @pytest.mark.slow
