@@ -16,9 +16,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from cells_test import _BATCH, _KEY, _SIZES, _TINY, _images, _network
 from cores_test import CORES, KEY, WIDTH, every_core, fresh
 
+from cells_test import _BATCH, _KEY, _SIZES, _TINY, _images, _network
 from gtmm_jax import presets, records, train
 from gtmm_jax.evaluation import classifier, evaluate
 from gtmm_jax.memory import contract
