@@ -5,16 +5,18 @@ from collections.abc import Callable
 from typing import Any
 
 import jax
-from gtmm_jax.process import jax_settings
 import numpy as np
-from gtmm_jax.runs.run import Run, replica_keys
 
-from gtmm_jax.evaluation import classifier
-from gtmm_jax.evaluation import evaluate
-from gtmm_jax.evaluation import fidelity
-from gtmm_jax.evaluation import metrics
-from gtmm_jax.evaluation import retrieval
 from gtmm_jax import replicas, train
+from gtmm_jax.evaluation import (
+  classifier,
+  evaluate,
+  fidelity,
+  metrics,
+  retrieval,
+)
+from gtmm_jax.process import jax_settings
+from gtmm_jax.runs.run import Run, replica_keys
 
 # Of digits, which alone are asked for by class.
 _CLASSES = 10

@@ -4,11 +4,10 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-from gtmm_jax.runs.settings import Settings
-
 from gtmm_jax import replicas
-from gtmm_jax.tasks.sources import frame_files
+from gtmm_jax.runs.settings import Settings
 from gtmm_jax.tasks import frames
+from gtmm_jax.tasks.sources import frame_files
 
 _MEGABYTE = 10**6
 

@@ -7,15 +7,14 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
-from gtmm_jax.runs import memory_panels
 import numpy as np
+
+from gtmm_jax import figures, records, replicas, train
+from gtmm_jax.model import free_energy, generate
 from gtmm_jax.process import attempt
+from gtmm_jax.runs import memory_panels
 from gtmm_jax.runs.run import Run, replica_keys
 from gtmm_jax.runs.settings import describe
-
-from gtmm_jax.model import free_energy
-from gtmm_jax.model import generate
-from gtmm_jax import figures, records, replicas, train
 from gtmm_jax.tasks import frames, navigation
 
 # How many episodes are drawn, where there are so many.

@@ -4,25 +4,17 @@ import dataclasses
 from collections.abc import Callable
 from typing import Any
 
-from gtmm_jax.process import command
-from gtmm_jax.runs import workdirs
 import jax
-from gtmm_jax.process import jax_settings
-from gtmm_jax.runs import own_frames
-from gtmm_jax.process import places
-from gtmm_jax.runs import room
-from gtmm_jax.runs import settings as settings_module
-from gtmm_jax.process import surroundings
-from gtmm_jax.runs.run import Loaded, Run
 
-from gtmm_jax.model import build
 from gtmm_jax import presets, replicas, tasks, train
+from gtmm_jax.model import build
 from gtmm_jax.model.temporal_vae import TemporalVAE
-from gtmm_jax.tasks.sources import characters
-from gtmm_jax.tasks.sources import doubts
-from gtmm_jax.tasks.sources import frame_files
-from gtmm_jax.tasks.sources import digit_images
+from gtmm_jax.process import command, jax_settings, places, surroundings
+from gtmm_jax.runs import own_frames, room, workdirs
+from gtmm_jax.runs import settings as settings_module
+from gtmm_jax.runs.run import Loaded, Run
 from gtmm_jax.tasks import rooms
+from gtmm_jax.tasks.sources import characters, digit_images, doubts, frame_files
 
 Settings = settings_module.Settings
 

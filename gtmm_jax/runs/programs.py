@@ -5,9 +5,9 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import jax
-from gtmm_jax.runs.run import Run, replica_keys
 
 from gtmm_jax import replicas, train
+from gtmm_jax.runs.run import Run, replica_keys
 
 
 class Programs(NamedTuple):

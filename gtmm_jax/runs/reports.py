@@ -4,12 +4,10 @@ import time
 from collections.abc import Sequence
 from typing import Any
 
-from gtmm_jax.runs import results
-from gtmm_jax.runs import held_out
+from gtmm_jax import checkpoints, records, replicas, train
+from gtmm_jax.runs import held_out, results
 from gtmm_jax.runs.run import Run
 from gtmm_jax.runs.settings import Settings
-
-from gtmm_jax import checkpoints, records, replicas, train
 
 
 class Reports:

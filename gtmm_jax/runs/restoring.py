@@ -4,11 +4,11 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
-from gtmm_jax.runs.run import Run
 from rich.console import Console
 
 from gtmm_jax import checkpoints, records, train
 from gtmm_jax.records import history
+from gtmm_jax.runs.run import Run
 from gtmm_jax.train import TrainState
 
 

@@ -4,16 +4,13 @@ import contextlib
 import pathlib
 from typing import Any
 
-from gtmm_jax.runs import workdirs
-from gtmm_jax.runs import pictures
-from gtmm_jax.runs import held_out
-from gtmm_jax.runs.run import Run
 import numpy as np
-from gtmm_jax.runs import progress
 from rich.console import Console
 from rich.table import Table
 
 from gtmm_jax import records, train
+from gtmm_jax.runs import held_out, pictures, progress, workdirs
+from gtmm_jax.runs.run import Run
 
 _ROWS = {
   'negative_bound': 'negative bound, nats a sequence',

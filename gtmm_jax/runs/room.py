@@ -5,10 +5,10 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
-from gtmm_jax.runs.settings import Settings
 
 from gtmm_jax import replicas
 from gtmm_jax.model.temporal_vae import TemporalVAE
+from gtmm_jax.runs.settings import Settings
 
 # Frames, and what a model makes of them, are numbers of four bytes.
 _COPIES, _BYTES = 2, 4

@@ -2,26 +2,25 @@
 
 from collections.abc import Callable
 
-from gtmm_jax.process import command
-from gtmm_jax.runs import results
-from gtmm_jax.runs import workdirs
-from gtmm_jax.runs import held_out
 import jax
-from gtmm_jax.process import jax_settings
-from gtmm_jax.runs import own_frames
-from gtmm_jax.runs import programs as programs_module
-from gtmm_jax.runs import progress
-from gtmm_jax.runs import restoring
-from gtmm_jax.process import signals
-from gtmm_jax.process import silence
-from gtmm_jax.runs import starts
-from gtmm_jax.runs import training
-from gtmm_jax.runs.run import Run, replica_keys
-from gtmm_jax.runs.reports import Reports
 from rich.console import Console
-from gtmm_jax.runs.settings import describe
 
 from gtmm_jax import checkpoints, replicas
+from gtmm_jax.process import command, jax_settings, signals, silence
+from gtmm_jax.runs import (
+  held_out,
+  own_frames,
+  progress,
+  restoring,
+  results,
+  starts,
+  training,
+  workdirs,
+)
+from gtmm_jax.runs import programs as programs_module
+from gtmm_jax.runs.reports import Reports
+from gtmm_jax.runs.run import Run, replica_keys
+from gtmm_jax.runs.settings import describe
 
 # What is told where a signal ends the program at once.
 _KEPT = 'the last whole checkpoint is kept; the same command goes on from there'

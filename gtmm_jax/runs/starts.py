@@ -7,9 +7,8 @@ import platform
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from gtmm_jax.process import provenance
-
 from gtmm_jax import records
+from gtmm_jax.process import provenance
 
 # Of a start, what config.json has of the latest one beside the list, too.
 _OF_LATEST = ('versions', 'device')

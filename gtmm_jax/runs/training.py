@@ -4,15 +4,14 @@ import time
 from typing import Any
 
 import jax
-from gtmm_jax.runs import own_frames
-from gtmm_jax.runs import programs as programs_module
-from gtmm_jax.runs import progress
-from gtmm_jax.process import signals
-from gtmm_jax.runs.run import Run
-from gtmm_jax.runs.reports import Reports, step_of
 from rich.console import Console
 
 from gtmm_jax import replicas, train
+from gtmm_jax.process import signals
+from gtmm_jax.runs import own_frames, progress
+from gtmm_jax.runs import programs as programs_module
+from gtmm_jax.runs.reports import Reports, step_of
+from gtmm_jax.runs.run import Run
 
 # What is told where a signal ends the program before its first step.
 NOTHING_NEW = 'nothing new was trained yet; the same command goes on'

@@ -6,11 +6,10 @@ from collections.abc import Iterator
 from typing import Any
 
 import filelock
-from gtmm_jax.process import jax_settings
-from gtmm_jax.process import places
-from gtmm_jax.runs.settings import Settings, may_differ
 
 from gtmm_jax import records
+from gtmm_jax.process import jax_settings, places
+from gtmm_jax.runs.settings import Settings, may_differ
 
 # What is said of a folder that another program has locked.
 TAKEN = 'Another program runs in'

@@ -95,9 +95,7 @@ def test_a_cell_has_what_its_run_would_say(tmp_path):
   _complete(tmp_path / 'done', run)
   _complete(tmp_path / 'begun', run)
   other = {**run.config['settings'], 'batch_size': 99}
-  records.write_config(
-    tmp_path / 'begun', {**run.config, 'settings': other}
-  )
+  records.write_config(tmp_path / 'begun', {**run.config, 'settings': other})
   _complete(tmp_path / 'damaged', run)
   (tmp_path / 'damaged' / 'metrics.jsonl').write_text('x\n{}\n')
   records.write_evaluation(tmp_path / 'foreign', {})

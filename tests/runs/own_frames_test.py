@@ -11,19 +11,16 @@ import sys
 import time
 import types
 
-from gtmm_jax.runs import results
 import jax
 import jax.numpy as jnp
 import numpy as np
-import own_episodes
-from gtmm_jax.runs import own_frames
-from gtmm_jax.runs import prepare
 import pytest
-from gtmm_jax.runs import session
-import show_task
 
-from gtmm_jax.model import build
+import own_episodes
+import show_task
 from gtmm_jax import checkpoints, figures, presets, records, replicas
+from gtmm_jax.model import build
+from gtmm_jax.runs import own_frames, prepare, results, session
 from gtmm_jax.tasks import frames
 from gtmm_jax.tasks.sources.dataset import DataError
 

@@ -6,28 +6,25 @@ import math
 import pathlib
 import types
 
-from gtmm_jax.runs import results
-from gtmm_jax.runs import pictures
 import jax
-from gtmm_jax.runs import memory_panels
-import numbered_images
 import numpy as np
-import own_episodes
-from gtmm_jax.runs.run import replica_keys
 import pytest
 
-from gtmm_jax.model import build
-from gtmm_jax.model import free_energy
+import numbered_images
+import own_episodes
 from gtmm_jax import figures, presets, records, train
 from gtmm_jax.memory.associative import Associative
 from gtmm_jax.memory.dnc import DNC
 from gtmm_jax.memory.introspective import Introspective
 from gtmm_jax.memory.lru import LRU
 from gtmm_jax.memory.ntm import NTM
+from gtmm_jax.model import build, free_energy
+from gtmm_jax.runs import memory_panels, pictures, results
+from gtmm_jax.runs.run import replica_keys
 from gtmm_jax.tasks.frames import Frames, OwnFrames
-from gtmm_jax.tasks.sources.digit_images import Images
 from gtmm_jax.tasks.navigation import Navigation
 from gtmm_jax.tasks.recall import PerfectRecall
+from gtmm_jax.tasks.sources.digit_images import Images
 
 _LENGTH, _SLOTS, _WORDS = 7, 9, 6
 _SIZES = {'slots': _SLOTS, 'controller_size': 8}

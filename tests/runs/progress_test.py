@@ -2,9 +2,10 @@
 
 import io
 
-from gtmm_jax.runs import progress
 import pytest
 from rich.console import Console
+
+from gtmm_jax.runs import progress
 
 
 @pytest.fixture

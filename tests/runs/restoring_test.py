@@ -4,14 +4,14 @@ import json
 import types
 from typing import Any, NamedTuple
 
-from gtmm_jax.process import command
 import numpy as np
 import pytest
-from gtmm_jax.runs import restoring
 
-from gtmm_jax.evaluation import metrics
 from gtmm_jax import checkpoints, records
+from gtmm_jax.evaluation import metrics
+from gtmm_jax.process import command
 from gtmm_jax.records import history
+from gtmm_jax.runs import restoring
 
 
 class State(NamedTuple):

