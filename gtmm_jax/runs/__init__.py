@@ -1,0 +1,1 @@
+"""One run, in the order of its life; programs import it, never the reverse."""
