@@ -1,9 +1,9 @@
-"""Checkpoints of a run, with orbax: save, restore, the latest good one.
+"""Saving and restoring the checkpoints of a run, with orbax.
 
-A checkpoint is a tree of NumPy arrays on the host, so it knows nothing of
-devices and can be restored onto any number of them. Beside the tree lie a
-checksum of every leaf, which orbax does not keep, and notes of the program's
-own; they become whole in the same moment as the tree.
+A checkpoint is a tree of NumPy arrays on the host. It does not depend on
+devices and can be restored onto any number of them. A checksum of every leaf,
+which orbax does not keep, and the program's notes are written with the tree: a
+checkpoint has all of them or does not count.
 """
 
 from gtmm_jax.checkpoints.directory import (

@@ -1,4 +1,4 @@
-"""A directory of checkpoints: save, restore the latest that is whole."""
+"""A directory of checkpoints: saving, and restoring the latest complete one."""
 
 import contextlib
 import itertools
@@ -17,21 +17,21 @@ from gtmm_jax.checkpoints import disks, leaves
 Tree = Any
 Notes = Mapping[str, Any]
 
-# What lies beside a tree, in the file that makes its checkpoint whole.
-_LEAVES, _NOTES, _OF_NOTES = 'leaves', 'notes', 'checksum_of_notes'
+# Keys of a checkpoint's custom metadata.
+_LEAVES, _NOTES, _NOTES_CHECKSUM = 'leaves', 'notes', 'checksum_of_notes'
 
 
 class CannotSave(OSError):
-  """A checkpoint could not be written; those before it are whole."""
+  """A checkpoint could not be written; the earlier ones are complete."""
 
 
 class Directory(NamedTuple):
-  """A directory of checkpoints that is open.
+  """An open directory of checkpoints.
 
   Attributes:
     manager: orbax's.
-    damaged: checkpoints that orbax cannot list, step to reason; their folders
-      are kept, renamed to `unreadable-STEP`.
+    damaged: checkpoints that orbax cannot list, from step to reason. Their
+      folders are kept, renamed to `unreadable-STEP`.
   """
 
   manager: ocp.CheckpointManager
@@ -39,7 +39,7 @@ class Directory(NamedTuple):
 
   @property
   def path(self) -> pathlib.Path:
-    """The folder of the checkpoints."""
+    """Returns the folder of the checkpoints."""
     return pathlib.Path(self.manager.directory)
 
   def steps(self) -> list[int]:
@@ -48,16 +48,18 @@ class Directory(NamedTuple):
 
 
 class Restored(NamedTuple):
-  """A checkpoint that was restored, and those that were passed over.
+  """A checkpoint that was restored, and newer ones that were not.
 
   Attributes:
     step: of the checkpoint.
     tree: NumPy arrays, in the template's structure.
-    notes: that were saved with it, if any were and they are whole.
-    damaged: newer checkpoints that could not be read, or were not as they were
-      written, step to reason; their folders are kept, renamed to
+    notes: those that were saved with it; empty if there are none or they are
+      damaged.
+    damaged: newer checkpoints that cannot be read or do not match what was
+      written, from step to reason. Their folders are kept, renamed to
       `unreadable-STEP`.
-    unwanted: newer ones that were not wanted; kept as `unwanted-STEP`.
+    unwanted: steps of newer checkpoints that were not wanted; kept as
+      `unwanted-STEP`.
   """
 
   step: int
@@ -70,18 +72,18 @@ class Restored(NamedTuple):
 def open_directory(
   directory: str | os.PathLike[str], keep: int = 2
 ) -> Directory:
-  """Opens a directory of checkpoints, and makes it if it is not there.
+  """Opens a directory of checkpoints, and makes it if it does not exist.
 
   Args:
-    directory: where checkpoints lie.
-    keep: how many of the latest are kept.
+    directory: its path.
+    keep: number of checkpoints to keep, the latest ones.
 
   Returns:
-    The directory, for `close`.
+    The directory; call `close` when done.
 
   Raises:
-    CheckpointMismatch: if it has checkpoints and orbax cannot list any.
-    OSError: if it cannot be made.
+    CheckpointMismatch: there are checkpoints and orbax can list none of them.
+    OSError: the directory cannot be made.
   """
   path = pathlib.Path(directory).absolute()
   damaged = _unlisted(path)
@@ -93,7 +95,7 @@ def open_directory(
     path,
     # Named here, so that a checkpoint's shapes can be read before its arrays.
     item_handlers=ocp.StandardCheckpointHandler(),
-    # Of one that was being written when its program ended.
+    # Cleans up after a program that ended while it wrote a checkpoint.
     options=ocp.CheckpointManagerOptions(
       max_to_keep=keep, cleanup_tmp_directories=True
     ),
@@ -102,7 +104,7 @@ def open_directory(
 
 
 def _steps(path: pathlib.Path) -> list[Any]:
-  """Lists the steps that orbax finds in a directory; none is read yet."""
+  """Lists the steps that orbax finds in a directory, without reading them."""
   if not path.exists():
     return []
   return list(ocp.path.step.standard_name_format().find_all(path))
@@ -111,13 +113,13 @@ def _steps(path: pathlib.Path) -> list[Any]:
 def _unlisted(path: pathlib.Path) -> dict[int, str]:
   """Finds checkpoints that keep orbax from opening their directory."""
   damaged = {}
-  for found in _steps(path):
+  for checkpoint in _steps(path):
     try:
-      # All that orbax reads to list a checkpoint.
-      _ = found.commit_timestamp
-    # Whatever a damaged file makes a reader raise.
+      # This is all that orbax reads when it lists a checkpoint.
+      _ = checkpoint.commit_timestamp
+    # A damaged file can make its reader raise anything.
     except Exception as error:
-      damaged[found.step] = _why_unreadable(found.path, error)
+      damaged[checkpoint.step] = _why_unreadable(checkpoint.path, error)
   return damaged
 
 
@@ -127,37 +129,37 @@ def save(
   tree: Tree,
   notes: Notes | None = None,
 ) -> None:
-  """Writes `tree` in the background; its arrays must not change any more.
+  """Saves `tree` in the background; its arrays must not change any more.
 
-  A checkpoint counts once it is whole: one that was being written when the
+  A checkpoint counts once it is complete: one that was being written when the
   program ended is never restored.
 
   Args:
     directory: from `open_directory`.
-    step: of the checkpoint, of which there is none yet.
+    step: of the checkpoint; there must be none of this step yet.
     tree: arrays.
-    notes: anything that JSON can hold, to be read with the tree or before it.
+    notes: any JSON, which can be read before the tree.
 
   Raises:
-    CannotSave: if this one or the one before cannot be written.
+    CannotSave: this checkpoint or the one before cannot be written.
   """
   text = json.dumps(notes or {})
-  beside = {
+  metadata = {
     _LEAVES: leaves.as_json(tree),
     _NOTES: text,
-    _OF_NOTES: leaves.checksum(text.encode()),
+    _NOTES_CHECKSUM: leaves.checksum(text.encode()),
   }
   with _writing(directory):
     directory.manager.save(
-      step, args=ocp.args.StandardSave(tree), custom_metadata=beside
+      step, args=ocp.args.StandardSave(tree), custom_metadata=metadata
     )
 
 
 def close(directory: Directory) -> None:
-  """Waits for what is being written, and closes the directory.
+  """Waits until the last checkpoint is written and closes the directory.
 
   Raises:
-    CannotSave: if the last checkpoint cannot be written.
+    CannotSave: the last checkpoint cannot be written.
   """
   with _writing(directory):
     directory.manager.close()
@@ -165,7 +167,7 @@ def close(directory: Directory) -> None:
 
 @contextlib.contextmanager
 def _writing(directory: Directory) -> Iterator[None]:
-  # A full disk, a quota: writers make it a ValueError as well as an OSError.
+  # For a full disk or a quota writers raise a ValueError or an OSError.
   try:
     yield
   except (OSError, ValueError) as error:
@@ -181,30 +183,30 @@ def restore_latest(
   template: Tree,
   is_wanted: Callable[[int, Notes], bool] = lambda step, notes: True,
 ) -> Restored | None:
-  """Restores the latest checkpoint that can be read and is as it was written.
+  """Restores the latest wanted checkpoint that is undamaged.
+
+  Newer checkpoints are set aside, so that their steps can be saved again.
 
   Args:
     directory: from `open_directory`.
     template: a tree with the leaves' shapes and dtypes (arrays or
       `jax.ShapeDtypeStruct`).
-    is_wanted: asked with step and notes before a checkpoint is read.
+    is_wanted: called with step and notes before a checkpoint is read.
 
   Returns:
-    What was found, or None where no checkpoint is wanted. Checkpoints that are
-    newer than the one found are set aside, so that their steps can be saved
-    again.
+    The checkpoint, or None if no checkpoint is wanted.
 
   Raises:
-    CheckpointMismatch: if the latest readable one holds another tree; names the
-      leaves. If all are wanted, and none of them can be read.
-    OSError, MemoryError: for want of memory, open files or the right to read,
-      or of the server that has them, which says nothing of the checkpoint: none
-      is set aside.
+    CheckpointMismatch: the latest readable one holds another tree (the leaves
+      are named); or all are wanted and none can be read.
+    OSError, MemoryError: the system lacks memory, open files, permission or the
+      connection to a server. This says nothing about the checkpoint, so none is
+      set aside.
   """
   damaged, unwanted = dict(directory.damaged), []
   manager = directory.manager
   for step in directory.steps():
-    written, notes = _beside(manager, step)
+    written, notes = _read_metadata(manager, step)
     if not is_wanted(step, notes):
       unwanted.append(step)
       continue
@@ -212,7 +214,7 @@ def restore_latest(
       tree = _read(manager, step, template, written)
     except (leaves.CheckpointMismatch, MemoryError):
       raise
-    # Whatever a damaged file makes a reader raise: the one before may be whole.
+    # A damaged file can make its reader raise anything; try the one before.
     except Exception as error:
       damaged[step] = _why_unreadable(directory.path / str(step), error)
       continue
@@ -230,29 +232,31 @@ def restore_latest(
 def _none_can_be_read(
   path: pathlib.Path, damaged: Mapping[int, str]
 ) -> leaves.CheckpointMismatch:
-  why = '; '.join(f'of step {step}: {why}' for step, why in damaged.items())
+  reasons = '; '.join(f'of step {step}: {why}' for step, why in damaged.items())
   return leaves.CheckpointMismatch(
-    f'None of the checkpoints in {path} can be read ({why}). Remove that '
-    f'folder to start again, or take another --workdir.'
+    f'None of the checkpoints in {path} can be read ({reasons}). Remove that '
+    f'folder to start again, or use another --workdir.'
   )
 
 
-def _beside(manager: ocp.CheckpointManager, step: int) -> tuple[Any, Notes]:
-  """The leaves as they were written, None where that is not known; notes."""
+def _read_metadata(
+  manager: ocp.CheckpointManager, step: int
+) -> tuple[Any, Notes]:
+  """Reads how the leaves were written, None if unknown, and the notes."""
   try:
-    beside = manager.metadata(step).custom_metadata or {}
-  # Whatever a damaged file makes a reader raise; `_read` will say so.
+    metadata = manager.metadata(step).custom_metadata or {}
+  # A damaged file can make its reader raise anything; `_read` reports it.
   except Exception:
     return None, {}
-  text = str(beside.get(_NOTES, ''))
-  is_whole = beside.get(_OF_NOTES) == leaves.checksum(text.encode())
-  return beside.get(_LEAVES), json.loads(text) if is_whole else {}
+  text = str(metadata.get(_NOTES, ''))
+  is_whole = metadata.get(_NOTES_CHECKSUM) == leaves.checksum(text.encode())
+  return metadata.get(_LEAVES), json.loads(text) if is_whole else {}
 
 
 def _read(
   manager: ocp.CheckpointManager, step: int, template: Tree, written: Any
 ) -> Tree:
-  """One checkpoint's tree, compared with what was written where it is known."""
+  """Reads a checkpoint's tree and compares it with `written`, if not None."""
   saved = leaves.describe(manager.item_metadata(step))
   if not saved:
     raise leaves.Damaged('it does not say what it holds')
@@ -267,7 +271,7 @@ def _read(
 
 
 def _why_unreadable(path: str | os.PathLike[str], error: Exception) -> str:
-  """Tells what is wrong with a checkpoint; raises `OSError` if nothing is."""
+  """Explains why a checkpoint is unreadable; raises `OSError` if it is not."""
   if isinstance(error, leaves.Damaged):
     return str(error)
   code = disks.code_of(error)
@@ -279,7 +283,7 @@ def _why_unreadable(path: str | os.PathLike[str], error: Exception) -> str:
 
 
 def _set_aside(directory: pathlib.Path, step: int, kind: str) -> None:
-  """Renames a checkpoint's folder, under a name that is not taken."""
+  """Renames a checkpoint's folder to a name that is not taken."""
   for attempt in itertools.count():
     name = f'{kind}-{step}' + (f'-{attempt}' if attempt else '')
     if not (directory / name).exists():

@@ -1,10 +1,10 @@
-"""What a system says of a disk, found among the words of orbax."""
+"""The operating system's error behind an error that orbax raises."""
 
 import errno
 import os
 
-# What says nothing of a file: no memory, too many open, their server gone, a
-# user who may not read.
+# Errors that do not mean that a file is damaged: no memory, too many open
+# files, a lost server, no permission.
 PASSING = (
   errno.EMFILE,
   errno.ENFILE,
@@ -24,10 +24,10 @@ _KNOWN = (
 
 
 def code_of(error: BaseException | None) -> int | None:
-  """Finds the system's number of what went wrong, None where there is none.
+  """Finds the system's error number behind an error; None if there is none.
 
-  orbax and its writers make an error of the system a ValueError with a long
-  text, in which the system's words remain.
+  orbax and its writers turn an error of the system into a ValueError with a
+  long text, which contains the system's message.
   """
   while error is not None:
     if getattr(error, 'errno', None) in _KNOWN:

@@ -1,4 +1,4 @@
-"""The leaves of a checkpoint: their names, what they are, their checksums."""
+"""The leaves of a checkpoint: their names, shapes, dtypes and checksums."""
 
 import hashlib
 from typing import Any, NamedTuple
@@ -14,16 +14,11 @@ class CheckpointMismatch(ValueError):
 
 
 class Damaged(ValueError):
-  """A checkpoint is not as it was written; says what is not."""
+  """A checkpoint is not as it was written; names what differs."""
 
 
 class Leaf(NamedTuple):
-  """What an array is.
-
-  Attributes:
-    shape: of the array.
-    dtype: its name.
-  """
+  """Shape of an array, and the name of its dtype."""
 
   shape: tuple[int, ...]
   dtype: str
@@ -35,7 +30,7 @@ def checksum(data: bytes) -> str:
 
 
 def describe(tree: Tree) -> dict[str, Leaf]:
-  """Describes each leaf, by name; `tree` may be orbax's metadata of one."""
+  """Describes each leaf by name; `tree` may be orbax's metadata of a tree."""
   return {
     name: Leaf(tuple(leaf.shape), str(np.dtype(leaf.dtype)))
     for name, leaf in _named(tree).items()
@@ -52,14 +47,14 @@ def as_json(tree: Tree) -> dict[str, list[Any]]:
 
 
 def require_as_written(saved: dict[str, Leaf], written: Any) -> None:
-  """Checks that a checkpoint names the leaves that were written.
+  """Checks that a checkpoint holds the leaves that were written.
 
   Args:
-    saved: what orbax says that it holds.
-    written: from `as_json`, when it was written.
+    saved: the leaves according to orbax.
+    written: the result of `as_json` when it was written.
 
   Raises:
-    Damaged: names the first leaf that differs.
+    Damaged: a leaf differs; names the first one.
   """
   try:
     expected = {
@@ -74,21 +69,21 @@ def require_as_written(saved: dict[str, Leaf], written: Any) -> None:
 
 
 def require_checksums(tree: Tree, written: dict[str, list[Any]]) -> None:
-  """Checks checksums; raises `Damaged` that names the first that differs."""
-  for name, found in _checksums(tree).items():
-    if written[name][2] != found:
+  """Compares checksums; raises `Damaged` that names the first that differs."""
+  for name, checksum_read in _checksums(tree).items():
+    if written[name][2] != checksum_read:
       raise Damaged(f'leaf {name} is not as it was written')
 
 
 def require_same(saved: dict[str, Leaf], expected: dict[str, Leaf]) -> None:
-  """Raises `CheckpointMismatch` that names up to three leaves that differ."""
+  """Compares leaves; raises `CheckpointMismatch` that names up to three."""
 
-  def told(leaf):
+  def in_words(leaf):
     return 'absent' if leaf is None else f'{leaf.dtype} {leaf.shape}'
 
   differ = [
-    f'{name} (checkpoint: {told(saved.get(name))}, expected: '
-    f'{told(expected.get(name))})'
+    f'{name} (checkpoint: {in_words(saved.get(name))}, expected: '
+    f'{in_words(expected.get(name))})'
     for name in sorted(saved.keys() | expected.keys())
     if saved.get(name) != expected.get(name)
   ]

@@ -1,11 +1,11 @@
-"""The workdir of a run: what was set, what was measured, what came out.
+"""The files of a run's workdir: its settings, metrics and evaluation.
 
-`config.json` and `evaluation.json` are replaced as a whole, so that a reader
-finds the old file or the new one, never half of one. `metrics.jsonl` grows by
-a line a report; a crash can tear its last line only, and readers pass over a
-torn last line. A line that was lost otherwise is made up for by one that says
-`lost` and holds nulls. Arrays are written as lists, and what is not a finite
-number as null, so every file is JSON to any reader. Nats throughout.
+`config.json` and `evaluation.json` are replaced as a whole: a reader finds the
+old file or the new one, never a part. `metrics.jsonl` grows by one line per
+report; a crash can tear its last line only, and readers skip a torn last line.
+A line that was lost in another way is replaced by one that is marked `lost` and
+holds nulls. Arrays are written as lists and numbers that are not finite as
+null, so that every file is valid JSON. All values are in nats.
 """
 
 from gtmm_jax.records import history

@@ -1,4 +1,4 @@
-"""Any value as JSON, and files that are replaced wholly or not at all."""
+"""JSON of any value, and files that are replaced completely or not at all."""
 
 from __future__ import annotations
 
@@ -15,12 +15,13 @@ import numpy as np
 
 
 def as_json(value: Any, name_it: bool = False) -> Any:
-  """The same value in dicts, lists, strings, numbers, truth values and None.
+  """Converts a value to dicts, lists, strings, numbers, truth values and None.
 
-  What is not finite becomes None, or, with `name_it`, its name.
+  A number that is not finite becomes None or, with `name_it`, its name ('inf',
+  '-inf', 'nan'). Arrays, also jax's, become lists; paths become strings.
 
   Raises:
-    TypeError: the value, or one inside it, is none of these and no real array.
+    TypeError: the value, or one inside it, cannot be converted.
   """
   if value is None or isinstance(value, (str, bool, int)):
     return value
@@ -36,7 +37,7 @@ def as_json(value: Any, name_it: bool = False) -> Any:
     return os.fspath(value)
   if hasattr(value, '__array__'):
     array = np.asarray(value)
-    # The short floats of accelerators are of no kind that numpy knows.
+    # NumPy has no kind for bfloat16 and other short floats of accelerators.
     if array.dtype.kind == 'V' and array.dtype.names is None:
       array = array.astype(np.float32)
     if array.dtype.kind in 'biufUO':
@@ -49,41 +50,41 @@ def as_json(value: Any, name_it: bool = False) -> Any:
 
 
 def replace_document(path: Path, value: Any) -> None:
-  """Writes JSON, as `as_json` returns it, in the place of the file."""
+  """Replaces the file by JSON of a value that `as_json` returned."""
   text = json.dumps(value, indent=1, allow_nan=False) + '\n'
   replace(path, text.encode())
 
 
 def read_document(path: Path) -> dict[str, Any] | None:
-  """Returns the JSON object in the file, None where there is no file.
+  """Reads the JSON object in the file; None if there is no file.
 
   Raises:
-    ValueError: the file holds something else.
+    ValueError: the file does not hold a JSON object.
   """
   if not path.exists():
     return None
-  value = parsed(path.read_bytes())
+  value = parse(path.read_bytes())
   if not isinstance(value, dict):
     raise ValueError(
-      f'{path} is not a JSON object: mend it by hand, delete it, or use '
+      f'{path} is not a JSON object: repair it, delete it, or use '
       'another --workdir.'
     )
   return value
 
 
-def parsed(text: bytes) -> Any:
-  """What the text says in JSON, None where it is not JSON."""
+def parse(text: bytes) -> Any:
+  """Parses JSON; None if the text is not JSON."""
   try:
     return json.loads(text)
-  # Nested deeper than Python reads, too.
+  # RecursionError: nested more deeply than Python can read.
   except (ValueError, RecursionError):
     return None
 
 
 def replace(path: Path, data: bytes) -> None:
-  """Puts `data` in the place of the file: wholly, or not at all.
+  """Replaces the contents of the file by `data`, completely or not at all.
 
-  The folder is made where there is none.
+  Makes the folder if there is none.
   """
   path.parent.mkdir(parents=True, exist_ok=True)
   temporary = path.with_name(f'.{path.name}.{secrets.token_hex(8)}')
@@ -100,7 +101,7 @@ def replace(path: Path, data: bytes) -> None:
 
 @contextlib.contextmanager
 def naming(path: Path) -> Iterator[None]:
-  """Names the file in an error of the system; one of writing names none."""
+  """Adds the file's path to an OSError; errors of writing do not name it."""
   try:
     yield
   except OSError as error:

@@ -1,8 +1,8 @@
-"""Whether `metrics.jsonl` has a line for every report, and what to do if not.
+"""Finds and replaces lines that are missing from `metrics.jsonl`.
 
-A run that goes on from a checkpoint trusts that the lines before it are there.
-Lines that were lost are made up for by lines that say so, with nothing but
-nulls in them; so neither a reader nor a curve takes the file for whole.
+A run that resumes from a checkpoint expects a line for every report before it.
+Lost lines are replaced by lines marked `lost` that hold only nulls, so that
+neither a reader nor a curve takes the file for complete.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ class History(NamedTuple):
   """The state of the lines up to a step.
 
   Attributes:
-    missing: steps of the lines that are not there, in their order.
-    is_in_order: whether each step has one line, after those of lesser steps.
+    missing: steps without a line, in ascending order.
+    is_in_order: whether the steps of the lines are strictly ascending.
   """
 
   missing: list[int]
@@ -33,12 +33,12 @@ class History(NamedTuple):
 def compare(
   lines: Sequence[Mapping[str, Any]], expected: Iterable[int], until: int
 ) -> History:
-  """Compares lines with the steps that had been reported until a checkpoint.
+  """Compares the lines with the steps of all reports up to a checkpoint.
 
   Args:
     lines: as read from `metrics.jsonl`.
     expected: steps of the reports.
-    until: step of the checkpoint; later lines are not looked at.
+    until: step of the checkpoint; later lines are ignored.
   """
   steps = [line['step'] for line in lines if line['step'] <= until]
   missing = sorted(set(expected) - set(steps))
@@ -50,14 +50,14 @@ def compare(
 def guess_expected(
   lines: Sequence[Mapping[str, Any]], every: int, until: int
 ) -> list[int]:
-  """Guesses the steps of all reports until a checkpoint that was made at one.
+  """Guesses the steps of all reports up to a checkpoint, itself at a report.
 
-  Lines further apart than reports are have others between them.
+  Where two lines are further apart than two reports, lines are missing.
 
   Args:
     lines: as read from `metrics.jsonl`.
-    every: steps between two reports now; there may have been more between those
-      of the lines, of which most are taken to be whole.
+    every: steps between two reports now. The interval may have been longer when
+      the lines were written; the median of their distances then replaces it.
     until: step of the checkpoint.
   """
   steps = sorted({line['step'] for line in lines if line['step'] <= until})
@@ -77,16 +77,18 @@ def mend(
   until: int,
   blank: Callable[[int], Mapping[str, Any]],
 ) -> Path:
-  """Puts lines in order, and a line marked `lost` in each gap.
+  """Sorts the lines and fills each gap with a line marked `lost`.
+
+  Of several lines of one step the last remains.
 
   Args:
     folder: the workdir.
     history: from `compare`.
     until: step of the checkpoint; later lines are left out.
-    blank: from a step to what its line would hold, all of it null but `step`.
+    blank: maps a step to its line, in which all but `step` is null.
 
   Returns:
-    Where the file is kept as it was. Of lines of one step the last remains.
+    The path of a copy of the file as it was before.
   """
   path = Path(folder) / 'metrics.jsonl'
   lines = {
@@ -99,15 +101,15 @@ def mend(
     json.dumps(documents.as_json(lines[step]), allow_nan=False) + '\n'
     for step in sorted(lines)
   )
-  kept = _free_name(path)
+  copy = _free_name(path)
   if path.exists():
-    shutil.copyfile(path, kept)
+    shutil.copyfile(path, copy)
   documents.replace(path, text.encode())
-  return kept
+  return copy
 
 
 def in_words(steps: Sequence[int]) -> str:
-  """Names steps: up to three of them, or the first, the last and how many."""
+  """Lists up to three steps; of more, the first, the last and their number."""
   if len(steps) > 3:
     return f'steps {steps[0]:,} to {steps[-1]:,} ({len(steps)} lines)'
   named = ', '.join(f'{step:,}' for step in steps)
@@ -118,5 +120,5 @@ def _free_name(path: Path) -> Path:
   """Returns a path beside `path` that is not taken."""
   for attempt in itertools.count():
     name = f'damaged-{path.stem}' + (f'-{attempt}' if attempt else '')
-    if not (kept := path.with_name(f'{name}{path.suffix}')).exists():
-      return kept
+    if not (free := path.with_name(f'{name}{path.suffix}')).exists():
+      return free

@@ -1,4 +1,4 @@
-"""What an evaluation comes to, over the replicas that did not fail."""
+"""Summaries of an evaluation over the replicas that did not fail."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ import numpy as np
 from gtmm_jax.records import documents
 
 _SUMMARISED = ('negative_bound', 'kl_new', 'kl_predictable', 'kl_last')
-# Evaluations have these, lines of metrics do not.
-_OF_EVALUATIONS = (
+# Evaluations have these; lines of metrics do not.
+_EVALUATED_ONLY = (
   'retrieval_ahead',
   'retrieval_ahead_chance',
   'retrieval_free',
@@ -28,18 +28,18 @@ _OF_EVALUATIONS = (
     for source in ('dream', 'last', 'copy')
   ),
 )
-# A list over frames, which may be as many as replicas.
-_OF_TIME = ('predictable',)
+# Lists over frames, whose length may happen to be the number of replicas.
+_PER_FRAME = ('predictable',)
 
-# The KL ratio says nothing while the KL of new frames still moves by as much
-# as this share of it, between reports at least so many steps apart.
+# The KL ratio is meaningless while the KL of new frames still changes by this
+# share of itself or more between reports at least this many steps apart.
 _MOVING, _STEPS_APART = 0.1, 100
 
 
 class MeanAndError(NamedTuple):
-  """A mean over replicas and its standard error, both in the mean's unit.
+  """A mean over replicas and its standard error, in the same unit.
 
-  The error is None for a single replica, which has no spread.
+  The error is None for a single replica.
   """
 
   mean: float
@@ -49,60 +49,60 @@ class MeanAndError(NamedTuple):
 def by_replica(
   evaluation: Mapping[str, Any], has_settled: bool = True
 ) -> dict[str, np.ndarray]:
-  """Returns the value of each replica for each metric that has one.
+  """Returns each metric's values of all replicas, NaN for those that failed.
 
   Args:
-    evaluation: as read from `evaluation.json`, or the arrays it is written
-      from: `failed_at [R]` and `negative_bound`, `kl_new`, `kl_predictable`,
-      `kl_last`, each `[R]`, nats. Of an evaluation also `retrieval_ahead`,
-      `retrieval_free` and the chance of both, `dream_error`,
-      `dream_similarity` and those of a copy, and the same, and `dream_psnr`
-      (dB), over all dreamed frames, with `_all` at their ends, beside those of
-      the last frame seen, `last_error_all` and so on; each `[R]`.
-    has_settled: whether `settled_at` found a step in the run; without one, the
-      ratio says nothing and is left out.
+    evaluation: as read from `evaluation.json`, or the arrays that it is written
+      from, each `[R]`: `failed_at`, and in nats `negative_bound`, `kl_new`,
+      `kl_predictable` and `kl_last`. An evaluation may also have
+      `retrieval_ahead`, `retrieval_free` and the chance of both (`_chance`);
+      `error` and `similarity` of `dream` and `copy` (`dream_error`, ...); and,
+      over all dreamed frames, `error`, `psnr` (dB) and `similarity` of `dream`,
+      `last` (the last frame seen) and `copy` (`dream_error_all`, ...).
+    has_settled: whether `settled_at` found a step in the run; if not, the ratio
+      is meaningless and left out.
 
   Returns:
-    Those names, and `ratio`, `kl_predictable / kl_new` (at least 0, no unit),
-    each [R]: not a number where a replica failed, its bound is not finite, its
-    value is null or the ratio is left out.
+    The metrics under their names, and `ratio`, `kl_predictable / kl_new` (at
+    least 0, no unit), each [R]. NaN where a replica failed, its bound is not
+    finite, its value is null or the ratio is left out.
 
   Raises:
-    ValueError: the arrays are not of one length.
+    ValueError: the arrays differ in length.
   """
   steps = documents.as_json(evaluation['failed_at'])
   alive = np.array([step is None for step in steps], bool)
   values = {}
-  for name in (*_SUMMARISED, *_OF_EVALUATIONS):
-    if name not in evaluation and name in _OF_EVALUATIONS:
+  for name in (*_SUMMARISED, *_EVALUATED_ONLY):
+    if name not in evaluation and name in _EVALUATED_ONLY:
       continue
     column = np.array(documents.as_json(evaluation[name]), np.float64)
     if column.shape not in ((), (len(alive),)):
       raise ValueError(
         f'{name} has shape {column.shape}, but must be ({len(alive)},): one '
-        'value for each replica that failed_at tells of.'
+        'value for each replica in failed_at.'
       )
     values[name] = column
   alive &= np.isfinite(values['negative_bound'])
   values = {
     name: np.where(alive, column, np.nan) for name, column in values.items()
   }
-  whole = values['kl_new'] if has_settled else np.nan
-  values['ratio'] = values['kl_predictable'] / np.where(whole, whole, np.nan)
+  new = values['kl_new'] if has_settled else np.nan
+  values['ratio'] = values['kl_predictable'] / np.where(new, new, np.nan)
   return values
 
 
 def pool(runs: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-  """Puts the replicas of several runs side by side, as if one run had them all.
+  """Joins the replicas of several runs, as if they were those of one run.
 
   Args:
     runs: one or more evaluations, or lines of metrics, as they are read, of
       runs that differ in their seed.
 
   Returns:
-    One of the same kind: what runs have a list of R values of, by replica, is
-    one list of all replicas, run by run, with nulls for a run that has none;
-    the rest is of the first run that has it.
+    One evaluation or line. Lists over replicas are concatenated, with nulls for
+    a run that has no such list; all else is taken from the first run that has
+    it.
   """
   counts = [len(run['failed_at']) for run in runs]
   return _pool(runs, counts)
@@ -117,7 +117,7 @@ def _pool(
     known = next((value for value in values if value is not None), None)
     if isinstance(known, Mapping):
       pooled[name] = _pool([value or {} for value in values], counts)
-    elif name not in _OF_TIME and all(
+    elif name not in _PER_FRAME and all(
       value is None or (isinstance(value, list) and len(value) == count)
       for value, count in zip(values, counts, strict=True)
     ):
@@ -138,29 +138,26 @@ def _nulls(like: Any) -> Any:
 def summarise(
   evaluation: Mapping[str, Any], has_settled: bool = True
 ) -> dict[str, MeanAndError | None]:
-  """Returns means and standard errors of `by_replica`.
+  """Returns means and standard errors of the metrics of `by_replica`.
 
-  A replica whose value is not a number counts for nothing; None where no value
-  is left, as where nothing is predictable, or the run has not settled.
+  NaN is left out. A metric without any value is None, for example where no
+  frame is predictable or the run has not settled.
   """
   values = by_replica(evaluation, has_settled)
   return {name: _mean_and_error(column) for name, column in values.items()}
 
 
 def settled_at(lines: Sequence[Mapping[str, Any]]) -> int | None:
-  """Returns the step from which on the KL ratio of a run tells something.
+  """Returns the first step at which a run's KL ratio is meaningful, or None.
 
-  A model that has learned nothing pays about as little for new frames as for
-  predictable ones, and the ratio of two such numbers can be anything. It counts
-  from the first line on whose KL of new frames differs by less than 10% from
-  that of the latest line at least 100 steps before.
+  Before a model has learned anything, its KL is near 0 for new and predictable
+  frames, and the ratio of two such numbers can be anything. The ratio counts
+  from the first line whose KL of new frames differs by less than 10% from that
+  of the latest line at least 100 steps before it.
 
   Args:
     lines: of `metrics.jsonl`, as read or as written: `step` and `kl_new [R]`,
-      nats. A mean over the replicas that are alive in both lines is compared.
-
-  Returns:
-    The step of that line, None where there is none.
+      nats. Means over the replicas with a value in both lines are compared.
   """
   before = -1
   for line in lines:
@@ -173,7 +170,7 @@ def settled_at(lines: Sequence[Mapping[str, Any]]) -> int | None:
 
 
 def _is_near(*lines: Mapping[str, Any]) -> bool:
-  """Whether KL of new frames differs by less than 10% in the second line."""
+  """Tells whether two lines' KL of new frames differs by less than 10%."""
   both = np.array(
     [np.ravel(documents.as_json(line['kl_new'])) for line in lines], float
   )
@@ -182,7 +179,7 @@ def _is_near(*lines: Mapping[str, Any]) -> bool:
 
 
 def failed_replicas(evaluation: Mapping[str, Any]) -> list[tuple[int, int]]:
-  """Returns (replica, step) for each replica that failed, in their order."""
+  """Returns (replica, step) for each replica that failed, by replica."""
   steps = enumerate(documents.as_json(evaluation['failed_at']))
   return [(replica, int(step)) for replica, step in steps if step is not None]
 

@@ -1,4 +1,4 @@
-"""The files of a workdir: written, read, and cut back for a resumed run."""
+"""Writing, reading and cutting back the files of a run's workdir."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ _EVALUATION = 'evaluation.json'
 
 
 class SettingsDiffer(ValueError):
-  """A workdir was begun with settings other than those it is opened with."""
+  """The settings of a workdir are not those that it is opened with."""
 
 
 def write_config(workdir: _Workdir, config: Mapping[str, Any]) -> None:
   """Writes `config.json`, replacing an older one in one step.
 
-  The folder is made where there is none. A float that is not finite is written
-  as its name ('inf', '-inf', 'nan'), so that a setting without a limit is not
-  mistaken for one that was not given.
+  Makes the folder if there is none. A float that is not finite is written as
+  its name ('inf', '-inf', 'nan'), so that a setting without a limit is not
+  mistaken for one that was not set.
 
   Raises:
     TypeError: a value is neither JSON nor an array, a tuple or a path.
@@ -39,7 +39,7 @@ def write_config(workdir: _Workdir, config: Mapping[str, Any]) -> None:
 
 
 def read_config(workdir: _Workdir) -> dict[str, Any] | None:
-  """Returns what `config.json` holds, None where there is no such file.
+  """Reads `config.json`; None if there is no such file.
 
   Raises:
     ValueError: the file is not a JSON object.
@@ -53,20 +53,20 @@ def require_same_settings(
   may_differ: Collection[str],
   remedies: Mapping[str, str] = types.MappingProxyType({}),
 ) -> None:
-  """Checks that a run goes on with the settings that it was begun with.
+  """Checks that a run resumes with the settings that it was started with.
 
-  Values are compared as JSON would hold them: a tuple equals the list of the
-  same values, 1 equals 1.0. A setting that one side lacks differs.
+  Values are compared as JSON holds them: a tuple equals the list of the same
+  values, and 1 equals 1.0. A setting that only one side has differs.
 
   Args:
     old: the workdir's settings.
-    new: the settings as given now.
-    may_differ: names that are free to change, such as the number of steps.
-    remedies: by name, how a setting that no flag of that name sets becomes the
-      workdir's.
+    new: the settings of this call.
+    may_differ: names of settings that may change, such as the number of steps.
+    remedies: by name, how to get the workdir's value of a setting that has no
+      flag of that name.
 
   Raises:
-    SettingsDiffer: naming every setting that differs, with both values.
+    SettingsDiffer: names every setting that differs, with both values.
   """
   sides = [documents.as_json(side, name_it=True) for side in (old, new)]
   differing = []
@@ -86,17 +86,17 @@ def require_same_settings(
 def append_metrics(workdir: _Workdir, line: Mapping[str, Any]) -> None:
   """Adds one line to `metrics.jsonl` and waits until it is on the disk.
 
-  The folder is made where there is none. A torn last line, which a crash may
-  have left, is cut off first.
+  Makes the folder if there is none. Removes a torn last line, which a crash may
+  have left, first.
 
   Args:
     workdir: the run's folder.
     line: `step`, and scalars or arrays by name (`negative_bound [R]`,
-      `kl [R, T]`, ...; nats). What is not finite is written as null.
+      `kl [R, T]`, ...; nats). Numbers that are not finite are written as null.
 
   Raises:
-    ValueError: the line has no whole-numbered `step`, or a torn end cannot be
-      cut off, since another line is not a whole record either.
+    ValueError: `step` is not an integer, or a torn last line cannot be removed
+      because another line is not a record either.
     TypeError: a value is neither JSON nor an array.
   """
   record = documents.as_json(line)
@@ -108,7 +108,7 @@ def append_metrics(workdir: _Workdir, line: Mapping[str, Any]) -> None:
   text = json.dumps(record, allow_nan=False).encode() + b'\n'
   path = Path(workdir) / _METRICS
   path.parent.mkdir(parents=True, exist_ok=True)
-  if not _ends_whole(path):
+  if not _ends_in_newline(path):
     drop_metrics_after(workdir, math.inf)
   with documents.naming(path), open(path, 'ab') as file:
     file.write(text)
@@ -117,36 +117,38 @@ def append_metrics(workdir: _Workdir, line: Mapping[str, Any]) -> None:
 
 
 def read_metrics(workdir: _Workdir) -> list[dict[str, Any]]:
-  """Returns the lines of `metrics.jsonl`, [] where there is no such file.
+  """Reads the lines of `metrics.jsonl`, without a torn last one.
+
+  Returns:
+    The record of each line, [] if there is no such file.
 
   Raises:
-    ValueError: a line before the last is not a whole record; a last line that
-      a crash tore is left out instead.
+    ValueError: a line before the last is not a record.
   """
   return [record for _, record in _whole_lines(Path(workdir) / _METRICS)]
 
 
 def drop_metrics_after(workdir: _Workdir, step: float) -> None:
-  """Keeps the whole lines of `metrics.jsonl` up to `step`, in one step.
+  """Removes lines of `metrics.jsonl` after `step`, and a torn last one.
 
-  A run that goes on from a checkpoint at `step` reports the later steps
-  anew. Nothing happens where there is no such file.
+  A run that resumes from a checkpoint at `step` reports the later steps again.
+  The file is replaced in one step; without a file nothing happens.
 
   Raises:
-    ValueError: a line before the last is not a whole record.
+    ValueError: a line before the last is not a record.
   """
   path = Path(workdir) / _METRICS
   if path.exists():
     lines = _whole_lines(path)
-    kept = [text + b'\n' for text, record in lines if record['step'] <= step]
-    documents.replace(path, b''.join(kept))
+    texts = [text + b'\n' for text, record in lines if record['step'] <= step]
+    documents.replace(path, b''.join(texts))
 
 
 def write_evaluation(workdir: _Workdir, evaluation: Mapping[str, Any]) -> None:
   """Writes `evaluation.json`, replacing an older one in one step.
 
-  The folder is made where there is none. What is not finite, in arrays named
-  as in a line of metrics (nats), is written as null.
+  Makes the folder if there is none. Numbers that are not finite, in arrays
+  named as in a line of metrics (nats), are written as null.
 
   Raises:
     TypeError: a value is neither JSON nor an array.
@@ -157,7 +159,7 @@ def write_evaluation(workdir: _Workdir, evaluation: Mapping[str, Any]) -> None:
 
 
 def read_evaluation(workdir: _Workdir) -> dict[str, Any] | None:
-  """Returns what `evaluation.json` holds, None where there is no such file.
+  """Reads `evaluation.json`; None if there is no such file.
 
   Raises:
     ValueError: the file is not a JSON object.
@@ -171,25 +173,25 @@ def _has_step(record: Any) -> bool:
 
 
 def _whole_lines(path: Path) -> list[tuple[bytes, dict[str, Any]]]:
-  """Each whole line, without its end, and the record it holds."""
+  """Reads each complete line, without its newline, and parses its record."""
   if not path.exists():
     return []
   lines = path.read_bytes().split(b'\n')
-  whole = []
+  records = []
   for number, text in enumerate(lines, start=1):
-    record = documents.parsed(text)
+    record = documents.parse(text)
     if _has_step(record):
-      whole.append((text, record))
-    elif number < len(lines):  # What follows the last line's end may be torn.
+      records.append((text, record))
+    elif number < len(lines):  # The text after the last newline may be torn.
       raise ValueError(
         f'{path}, line {number}, is not a JSON object with a whole-numbered '
-        'step: mend or delete that line.'
+        'step: repair or delete that line.'
       )
-  return whole
+  return records
 
 
-def _ends_whole(path: Path) -> bool:
-  """Whether a line added to the file would start a line of its own."""
+def _ends_in_newline(path: Path) -> bool:
+  """Tells whether the file ends in a newline, is empty or does not exist."""
   if not path.exists() or not path.stat().st_size:
     return True
   with open(path, 'rb') as file:
