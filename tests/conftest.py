@@ -1,4 +1,4 @@
-"""What every test shares: four devices, a time limit, the reference data."""
+"""Set-up of all tests: four devices, a time limit, the reference data."""
 
 import os
 import pathlib
@@ -24,33 +24,34 @@ os.environ['PYTHONPATH'] = os.pathsep.join(
   filter(None, (str(_ROOT), os.environ.get('PYTHONPATH')))
 )
 
-# Before any test asks JAX for a device: replicas are tested on four.
+# Replicas are tested on four devices; JAX must know before its first use.
 chex.set_n_cpu_devices(4)
 
 _SHARED = _ROOT.parent / 'shared'
-# Compiles loops in half the time; XLA of later versions no longer has it.
+# Halves the time to compile loops; later versions of XLA no longer have it.
 _PLAIN_LOOPS = '--xla_cpu_use_fusion_emitters=false'
 _LIMIT = 300.0
 _SLOW_LIMIT = 1800.0
 
 
 def pytest_configure(config: pytest.Config) -> None:
-  """Compiles with little care, unless tests that learn for minutes run.
+  """Disables most of XLA's optimisations, unless slow tests are selected.
 
-  Most tests run a program once or twice, so that compiling it well costs more
-  than it gains: more than half of all time. Programs that tests start follow.
+  Most tests run a program once or twice, so that optimising it costs more time
+  than it saves: more than half of the whole. Programs that tests start inherit
+  this.
   """
   if config.option.markexpr == 'not slow':
     os.environ['JAX_DISABLE_MOST_OPTIMIZATIONS'] = '1'
     jax.config.update('jax_disable_most_optimizations', True)
     flags = os.environ['XLA_FLAGS']
-    # Processes that share the tests have the variables of the first.
+    # Worker processes inherit the variables of the first process.
     if _PLAIN_LOOPS not in flags and _is_known_to_xla(_PLAIN_LOOPS):
       os.environ['XLA_FLAGS'] = f'{flags} {_PLAIN_LOOPS}'
 
 
 def _is_known_to_xla(flag: str) -> bool:
-  """Whether XLA starts with a flag; with one unknown it ends the process."""
+  """Tells whether XLA starts with a flag; an unknown one ends the process."""
   return not subprocess.run(
     [sys.executable, '-c', 'import jax; jax.devices()'],
     env={**os.environ, 'JAX_PLATFORMS': 'cpu', 'XLA_FLAGS': flag},
@@ -62,10 +63,10 @@ def _is_known_to_xla(flag: str) -> bool:
 def pytest_collection_modifyitems(
   config: pytest.Config, items: list[pytest.Item]
 ) -> None:
-  """Gives every test a time limit, in seconds, where pytest-timeout is there.
+  """Gives every test a time limit, if pytest-timeout is installed.
 
-  A `timeout` mark on a test, or --timeout, wins. The limit is kept by a thread:
-  the usual signal is not seen by a main thread that hangs inside XLA.
+  A `timeout` mark on a test, or --timeout, overrides it. A thread enforces the
+  limit, because a main thread that hangs inside XLA does not see a signal.
   """
   if not config.pluginmanager.hasplugin('timeout'):
     return
@@ -79,12 +80,12 @@ def pytest_collection_modifyitems(
 
 @pytest.fixture(scope='session', autouse=True)
 def _compile_once(tmp_path_factory: pytest.TempPathFactory) -> None:
-  """Lets the tests of one session share compiled programs.
+  """Shares compiled programs between the tests of a session.
 
-  Whole runs compile the same programs again and again: 5 s in place of 40;
-  programs that tests start find them, too. The folder is new for each session,
-  since the CPU backend turns entries away, or crashes on them, where machine or
-  version differ by a little.
+  Whole runs compile the same programs again and again: with the cache this
+  takes 5 s instead of 40. Programs that tests start use it, too. The folder is
+  new for each session, since the CPU backend may reject or crash on entries
+  that a slightly different machine or version has written.
   """
   folder = tmp_path_factory.mktemp('compiled')
   for name, value in (
@@ -97,10 +98,10 @@ def _compile_once(tmp_path_factory: pytest.TempPathFactory) -> None:
 
 @pytest.fixture(scope='module', autouse=True)
 def _forget_compiled() -> Iterator[None]:
-  """Drops a module's compiled programs when it is done.
+  """Clears jax's caches after each module of tests.
 
-  The CPU backend maps pages of memory for each, and dies without a word when a
-  process has used up those that Linux allows it, 65,530.
+  The CPU backend maps pages of memory for each compiled program, and the
+  process ends without a message when it exceeds Linux's limit of 65,530.
   """
   yield
   jax.clear_caches()
@@ -108,7 +109,7 @@ def _forget_compiled() -> Iterator[None]:
 
 @pytest.fixture(scope='session')
 def shared() -> pathlib.Path:
-  """The folder of reference data beside the project, or a skipped test."""
+  """Returns the folder of reference data, or skips the test without it."""
   if not _SHARED.is_dir():
     pytest.skip('needs the reference data, ../shared beside the project')
   return _SHARED
@@ -116,7 +117,7 @@ def shared() -> pathlib.Path:
 
 @pytest.fixture(scope='session')
 def golden(shared: pathlib.Path) -> Callable[[str], np.lib.npyio.NpzFile]:
-  """A function from a name to the reference arrays of shared/golden/NAME.npz.
+  """Returns a function that reads the reference arrays shared/golden/NAME.npz.
 
   The arrays are float64 unless their dtype says otherwise.
   """
@@ -133,5 +134,5 @@ def golden(shared: pathlib.Path) -> Callable[[str], np.lib.npyio.NpzFile]:
 def load(
   golden: Callable[[str], np.lib.npyio.NpzFile],
 ) -> Callable[[str], Reference]:
-  """A function from the name of a file to its arrays and what was compared."""
+  """Returns a function that reads a file's reference arrays by its name."""
   return lambda name: Reference(golden(name))

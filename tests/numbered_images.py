@@ -1,4 +1,4 @@
-"""Images that carry their number, so that tests know which one a frame is."""
+"""Images that carry their number, by which tests recognise them in frames."""
 
 from typing import NamedTuple
 
@@ -16,10 +16,10 @@ def make(
   first: int = 0,
   seed: int = 0,
 ) -> Images:
-  """Random grey images 4 x 5, of random classes unless `labels` are given.
+  """Draws grey images 4 x 5, of random classes unless `labels` are given.
 
-  Their first eight pixels are black or white, the number in binary: sampling
-  pixels from grey values leaves it as it is.
+  Their first eight pixels are black or white: the number in binary, which
+  sampling pixels from grey values does not change.
   """
   rng = np.random.default_rng(seed)
   pixels = rng.integers(0, 256, (count, 20), dtype=np.uint8)
@@ -31,14 +31,14 @@ def make(
 
 
 def numbers(frames: jax.Array) -> np.ndarray:
-  """Which images frames [..., 4, 5, 1] are, int [...]."""
+  """Reads the numbers, int [...], of the images in frames [..., 4, 5, 1]."""
   frames = np.asarray(frames)
   bits = frames.reshape(*frames.shape[:-3], -1)[..., :_BITS] > 0.5
   return bits @ (1 << np.arange(_BITS))
 
 
 class InOrder(NamedTuple):
-  """Draws the images one after another, from the first: nothing is random."""
+  """A source that draws its images in their order, always from the first."""
 
   pixels: np.ndarray
   labels: np.ndarray
@@ -49,7 +49,7 @@ class InOrder(NamedTuple):
 
 
 def assert_even(counts: np.ndarray) -> None:
-  """Fails where chance alone would be this uneven once in a million."""
+  """Fails if counts are so uneven as chance makes them once in a million."""
   counts = np.asarray(counts, np.float64)
   # Pearson's statistic, and Wilson and Hilferty's approximation of its tail.
   statistic = ((counts - counts.mean()) ** 2 / counts.mean()).sum()
@@ -59,7 +59,7 @@ def assert_even(counts: np.ndarray) -> None:
 
 
 def assert_frequency(count: int, total: int, probability: float) -> None:
-  """Fails where a frequency is five standard errors off its probability."""
+  """Fails if a frequency is five standard errors from its probability."""
   error = np.sqrt(max(probability * (1 - probability), 0) / total)
   off = abs(count / total - probability)
   assert off <= 5 * error + 1e-12, (

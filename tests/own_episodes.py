@@ -1,4 +1,4 @@
-"""Files of episodes that carry their number, so that tests know them again."""
+"""Files of episodes that carry their number, by which tests recognise them."""
 
 import pathlib
 
@@ -13,7 +13,7 @@ def make(
   shape: tuple[int, int, int] = (28, 28, 1),
   seed: int = 0,
 ) -> np.ndarray:
-  """Random frames uint8 [N, T, H, W, C]; an episode's first bytes number it."""
+  """Draws frames uint8 [N, T, H, W, C]; an episode's first bytes number it."""
   rng = np.random.default_rng(seed)
   frames = rng.integers(0, 256, (count, length, *shape), dtype=np.uint8)
   flat = frames.reshape(count, -1)
@@ -22,7 +22,10 @@ def make(
 
 
 def numbers(frames: np.ndarray) -> np.ndarray:
-  """Which episodes [..., T, H, W, C], bytes or in [0, 1], are, int [...]."""
+  """Reads the numbers, int [...], of episodes [..., T, H, W, C].
+
+  The frames are bytes or in [0, 1].
+  """
   flat = np.asarray(frames).reshape(*np.shape(frames)[:-4], -1)[..., :2]
   if flat.dtype != np.uint8:
     flat = np.rint(255 * flat)
@@ -30,7 +33,7 @@ def numbers(frames: np.ndarray) -> np.ndarray:
 
 
 def save(folder: pathlib.Path, **sizes) -> pathlib.Path:
-  """Writes episodes of `make` alone, and says where."""
+  """Writes episodes drawn by `make` and returns the file's path."""
   file = folder / 'episodes.npz'
   np.savez(file, frames=make(**sizes))
   return file

@@ -1,4 +1,4 @@
-"""What the slow float64 loops of the cores that write words share."""
+"""Parts that the slow float64 loops of the word-writing cores share."""
 
 import math
 
@@ -18,7 +18,7 @@ def affine(layer, x):
 
 
 def cosine(key, slot):
-  """Of two vectors, with the epsilons that the addressing documents."""
+  """Returns the cosine of two vectors, with the epsilons of the addressing."""
   product = sum(k * m for k, m in zip(key, slot, strict=True))
   of_key = math.sqrt(sum(k * k for k in key) + 1e-6)
   of_slot = math.sqrt(sum(m * m for m in slot) + 1e-6)
@@ -26,18 +26,18 @@ def cosine(key, slot):
 
 
 def by_content(memory, key, strength):
-  """Weights [N] of one head."""
+  """Computes the content weights [N] of one head."""
   powers = np.array([math.exp(strength * cosine(key, m)) for m in memory])
   return powers / powers.sum()
 
 
 def random_parameters(core, width: int, parts: dict) -> dict:
-  """Float64 parameters of every layer by name.
+  """Draws float64 parameters of every layer by name.
 
   Args:
     core: an NTM, LRU or DNC.
     width: of its inputs.
-    parts: shapes of what its linear map of h_t holds, by name and in order.
+    parts: shapes of the parts of its linear map of h_t, by name and in order.
   """
   generator = np.random.default_rng(0)
 
@@ -65,7 +65,7 @@ def random_parameters(core, width: int, parts: dict) -> dict:
 
 
 def cut(parts: dict, flat):
-  """Parts by name of what the linear map of h_t gives."""
+  """Splits the output of the linear map of h_t into its parts by name."""
   raw = {}
   for name, shape in parts.items():
     piece, flat = np.split(flat, [math.prod(shape)])
@@ -75,49 +75,49 @@ def cut(parts: dict, flat):
 
 
 def control(layer, x, reads, cell, h):
-  """The LSTM's next cell and output, from inputs and the last reads."""
-  seen = np.concatenate([x, reads.reshape(-1), h])
-  i, f, g, o = np.split(affine(layer, seen), 4)
+  """Computes the LSTM's next cell and output from inputs and the last reads."""
+  inputs = np.concatenate([x, reads.reshape(-1), h])
+  i, f, g, o = np.split(affine(layer, inputs), 4)
   cell = sigmoid(f) * cell + sigmoid(i) * np.tanh(g)
   return cell, sigmoid(o) * np.tanh(cell)
 
 
 def first_tag(core):
-  """Zeros; None where no latents are stored."""
+  """Returns the first tag, zeros; None if no latents are stored."""
   return (
     np.zeros(core.word_size - core.latent_size) if core.latent_size else None
   )
 
 
 def question(core, parameters, h, x, tag):
-  """The word that holds a latent, the read keys, and the new tag."""
+  """Computes the word that holds a latent, the read keys and the new tag."""
   latent = x[: core.latent_size]
-  seen = np.concatenate([h, latent])
+  inputs = np.concatenate([h, latent])
   word = np.concatenate([latent, tag])
   tag = affine(parameters['tag'], np.concatenate([4 * h, latent]))
-  asked = np.concatenate([np.zeros_like(latent), tag])
-  correction = affine(parameters['read_keys'], seen)
-  keys = asked + correction.reshape(core.read_heads, core.word_size)
+  tag_key = np.concatenate([np.zeros_like(latent), tag])
+  correction = affine(parameters['read_keys'], inputs)
+  keys = tag_key + correction.reshape(core.read_heads, core.word_size)
   return word, keys, tag
 
 
 def assert_fields_close(carry, expected, t, **close):
   """Compares fields of a core's carry with those of a slow loop at step t."""
   for name, value in expected.items():
-    found = getattr(carry, name)
+    actual = getattr(carry, name)
     if value is None:
-      assert found is None, name
+      assert actual is None, name
     else:
       np.testing.assert_allclose(
-        found, value, **close, err_msg=f'{name} at {t}'
+        actual, value, **close, err_msg=f'{name} at {t}'
       )
 
 
 def squash(core):
-  """The activation of keys and vectors that are linear in h_t."""
+  """Returns the activation of keys and vectors that are linear in h_t."""
   return np.tanh if core.key_activation == 'tanh' else np.array
 
 
 def label(settings: dict) -> str:
-  """The name of a test's case."""
+  """Names a test's case by its settings."""
   return '-'.join(f'{k}={v}' for k, v in settings.items()) or 'defaults'

@@ -1,4 +1,4 @@
-"""What a program that tests start finds where nothing is given."""
+"""Default flags and environment of the programs that tests start."""
 
 import ast
 import os
@@ -10,7 +10,7 @@ from typing import Any
 
 
 def defaults(program: pathlib.Path, names: Iterable[str]) -> dict[str, Any]:
-  """Values of these flags, read in a process of their own.
+  """Reads the default values of a program's flags, in a new process.
 
   Args:
     program: a file with `define_flags` and `FLAGS`.
@@ -32,7 +32,10 @@ def defaults(program: pathlib.Path, names: Iterable[str]) -> dict[str, Any]:
 
 
 def environment() -> dict[str, str]:
-  """The variables here, but for the devices: the program makes its own."""
+  """Returns this process's variables without its number of devices.
+
+  A program that is started sets that number itself.
+  """
   words = os.environ.get('XLA_FLAGS', '').split()
   flags = ' '.join(word for word in words if 'device_count' not in word)
   return {**os.environ, 'XLA_FLAGS': flags}

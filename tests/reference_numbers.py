@@ -1,4 +1,4 @@
-"""Reference numbers of other programs, and how they are compared."""
+"""Comparison with reference numbers of other programs."""
 
 import functools
 
@@ -10,19 +10,19 @@ OTHER_EPSILON = {'rtol': 0.0, 'atol': 2e-6}
 
 
 def in_double(function, *arguments):
-  """What a function gives in float64, as NumPy arrays."""
+  """Calls a function in float64 and returns its results as NumPy arrays."""
   with jax.enable_x64(True):
     return jax.tree.map(np.asarray, compiled(function)(*arguments))
 
 
 @functools.cache
 def compiled(function):
-  """A function compiled once for all tests."""
+  """Compiles a function once for all tests."""
   return jax.jit(function)
 
 
 class Reference:
-  """The arrays of one file under a prefix, and which of them were compared."""
+  """The arrays of one file under a prefix, and the names of those compared."""
 
   def __init__(self, arrays, prefix='', compared=None):
     self.arrays, self.prefix = arrays, prefix
@@ -34,28 +34,32 @@ class Reference:
   def __getitem__(self, name):
     return self.arrays[self.prefix + name]
 
-  def agrees(self, name, found, tolerance=TIGHT, at=...):
+  def agrees(self, name, actual, tolerance=TIGHT, at=...):
     self.compared.add(self.prefix + name)
     expected = self[name]
-    assert (found.dtype, found.shape) == (expected.dtype, expected.shape), name
+    assert actual.dtype == expected.dtype, name
+    assert actual.shape == expected.shape, name
     np.testing.assert_allclose(
-      found[at], expected[at], err_msg=name, **tolerance
+      actual[at], expected[at], err_msg=name, **tolerance
     )
 
-  def differs(self, name, found, by=1e-3, at=...):
+  def differs(self, name, actual, by=1e-3, at=...):
     expected = self[name]
-    assert found.shape == expected.shape, name
-    assert np.abs(found - expected)[at].max() > by, name
+    assert actual.shape == expected.shape, name
+    assert np.abs(actual - expected)[at].max() > by, name
 
 
 def long(vectors):
-  """The same directions, 1e4 long; zeros stay zeros."""
+  """Scales vectors to length 1e4; zeros stay zeros."""
   lengths = np.linalg.norm(vectors, axis=-1, keepdims=True)
   return 1e4 * vectors / np.where(lengths > 0, lengths, 1.0)
 
 
 def compare_all(checks, load, paths, inputs, prefixes):
-  """Every array of the files at `paths` is compared, or an input by name."""
+  """Runs checks, which must compare every array of the files at `paths`.
+
+  Arrays that `inputs` lists, by file, are not compared.
+  """
   references = {}
 
   def load_once(name):

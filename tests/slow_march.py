@@ -1,7 +1,8 @@
-"""What a camera sees, by small steps along many lines of sight, in float64.
+"""A slow renderer of rooms: small steps along many lines of sight, in float64.
 
-Independent of `gtmm_jax.tasks.raycast`: a point at a time is asked whether it
-is inside a wall or a thing, below the floor or above the walls.
+It does not use `gtmm_jax.tasks.rooms.raycast` to find where a line of sight
+ends: a step ends it inside a wall or a thing, below the floor or above the
+walls.
 """
 
 import numpy as np
@@ -10,10 +11,10 @@ from gtmm_jax.tasks.rooms import columns, raycast, view, walls
 from gtmm_jax.tasks.rooms.scenes import BALL, CELLS, POST, WALL_HEIGHT
 
 _STEP = 0.02
-# Lines of sight of a pixel, across and down.
+# Lines of sight per pixel, across and down.
 _ACROSS, _DOWN = 6, 8
-# What a pixel shows; a number is added for which thing, building, or side of a
-# cell it is.
+# Labels of pixels. The number of the thing, building or side of a cell is
+# added.
 SKY, FLOOR, THING, NEAR, FAR, WALL = 0, 1, 10, 100, 200, 1000
 
 
@@ -24,12 +25,12 @@ def march(scene, pose, height, width):
     scene: NumPy arrays.
     pose: x, y, heading.
     height: of the frame in pixels.
-    width: likewise.
+    width: of the frame in pixels.
 
   Returns:
     Frame [height, width, 3], NaN where there are things, whose shading is not
-    known here, and what each pixel shows, [height, width]: `SKY`, `FLOOR`,
-    `THING` and others, -1 where it is more than one of them.
+    computed here, and the label of each pixel [height, width]: `SKY`, `FLOOR`,
+    `THING` and so on, -1 where a pixel shows more than one of them.
   """
   ends, directions = _march_all(scene, pose, height, width)
   labels, colors = [], []
@@ -45,8 +46,8 @@ def march(scene, pose, height, width):
 
 
 def inside_thing(scene, points):
-  """The number of the thing that each point [P, 3] is in, or -1."""
-  found = np.full(len(points), -1)
+  """Returns the number of the thing around each point [P, 3], -1 for none."""
+  numbers = np.full(len(points), -1)
   things = scene.things
   for k, kind in enumerate(things.kind):
     radius, height = things.radius[k], things.height[k]
@@ -58,8 +59,8 @@ def inside_thing(scene, points):
       inside = (apart < radius) & (z < height)
     else:
       inside = (z < height) & (apart < radius * (1 - z / height))
-    found[inside & (z > 0)] = k
-  return found
+    numbers[inside & (z > 0)] = k
+  return numbers
 
 
 def _solid(scene, points):
@@ -78,7 +79,7 @@ def _ended(scene, points):
 
 
 def _march_all(scene, pose, height, width):
-  """Where lines of sight end, and a point just before; their directions."""
+  """Returns the end of each line of sight, a point before it, its direction."""
   x, y, heading = map(float, pose)
   focal = width / 2 / np.tan(view.FIELD_OF_VIEW / 2)
   across = (np.arange(width * _ACROSS) + 0.5) / _ACROSS - width / 2
@@ -110,7 +111,7 @@ def _march_all(scene, pose, height, width):
 
 
 def _look(scene, point, before, direction, pose):
-  """What is at the end of a line of sight, and its colour."""
+  """Returns the label and the colour at the end of a line of sight."""
   if (thing := inside_thing(scene, point[None])[0]) >= 0:
     return THING + thing, np.full(3, np.nan)
   distance = np.hypot(*(point[:2] - pose[:2]))
