@@ -3,17 +3,18 @@
 #
 #   bash launch/accelerator_check.sh FOLDER_OF_IDX OUTPUT_FOLDER
 #
-# FOLDER_OF_IDX holds the four idx files of MNIST. OUTPUT_FOLDER gets the tests
-# on the CPU and, for the introspective model and the VRNN at the paper preset,
-# what a training step costs at 1, 5 and 20 replicas and what a short run comes
-# to: accelerator.json and figures.
+# FOLDER_OF_IDX holds the four idx files of MNIST. The script writes
+# accelerator.json and figures to OUTPUT_FOLDER: the results of the tests on the
+# CPU and, for the introspective model and the VRNN at the paper preset, the
+# cost of a training step at 1, 5 and 20 replicas and the results of a short
+# run.
 #
-# Nothing is installed or fetched: `python3`, or $PYTHON, has to have jax and
-# the other packages already. GTMM_CHECK_TINY=1 tries the script in some two
-# minutes on any machine. The script fails where a part of the check failed, not
-# where one was cut short or left out for want of time.
+# The script installs and fetches nothing: `python3`, or $PYTHON, must have jax
+# and the other packages already. GTMM_CHECK_TINY=1 tries the script in about
+# two minutes on any machine. The script fails if a part of the check failed,
+# but not if one was stopped or skipped because time ran out.
 set -eu
-# For `project`, `fail` and `is_python`; no environment is made.
+# Gives `project`, `fail` and `is_python`; makes no environment.
 source "$(dirname -- "${BASH_SOURCE[0]}")/environment.sh"
 SECONDS=0
 
@@ -41,8 +42,8 @@ export PYTHONPATH=$project${PYTHONPATH:+:$PYTHONPATH}
 export PYTHONUNBUFFERED=1 MPLBACKEND=Agg
 unset PYTEST_ADDOPTS
 
-# Seconds: for all, for the tests, for a benchmark, for the steps of one of its
-# rows, for the steps of a run.
+# Seconds: of everything, of the tests, of a benchmark, of the steps in one of
+# its rows, of the steps in a run.
 if [ "${GTMM_CHECK_TINY:-}" = 1 ]; then
   total=240 tests=30 benchmark=60 row=0.5 training=3
   preset=small counts=1,2 episodes=20
@@ -52,18 +53,18 @@ else
   preset=paper counts=1,5,20 episodes=500
   suite=(tests)
 fi
-# Kept back for the last report.
+# Seconds reserved for the last report.
 reserve=15
 
 left() {
   echo $((total - reserve - SECONDS))
 }
 
-# Runs a part of the check, at most as many seconds and at most until the end:
+# Runs a part of the check, for SECONDS or until the time of all is over:
 #
 #   part NAME SECONDS COMMAND...
 #
-# What it prints goes to a log, whose end is shown, and how it ended to a list.
+# Its output goes to a log, whose end is shown; its outcome goes to a list.
 part() {
   local name=$1 limit=$2 began=$SECONDS status=0 outcome=complete
   shift 2
@@ -73,8 +74,8 @@ part() {
     return
   fi
   printf '\n== %s, at most %s s\n' "$name" "$limit"
-  # An interrupt, so that pytest still sums up; death where that does not help.
-  # The shell's own word of that death goes to the log, too.
+  # Interrupts first, so that pytest still prints its summary, and kills 5 s
+  # later. The shell's message about the kill goes to the log, too.
   (cd "$project" && timeout -s INT -k 5 "$limit" "$@" || exit $?) \
     >"$scratch/$name.log" 2>&1 </dev/null || status=$?
   case $status in
@@ -90,15 +91,15 @@ skip() {
   note "$1" 0 "skipped: $2"
 }
 
-# The report is written after every part: what is known is kept, whatever comes.
+# Writes the report after every part, so that a crash loses no finished part.
 note() {
   printf '%s\t%s\t%s\n' "$@" >>"$scratch/parts"
   printf '== %s: %s (%s s)\n' "$1" "$3" "$2"
   "$python" "$report" assemble "$scratch" "$output"
 }
 
-# Trains one model for what, by its benchmark, fits into so many seconds; where
-# nothing does, into the next number:
+# Trains one model for as many steps as fit into SECONDS by its benchmark; if
+# none fit, tries the next number:
 #
 #   train MODEL SECONDS...
 train() {
@@ -108,7 +109,7 @@ train() {
     plan=$("$python" "$report" plan "$scratch/benchmark-$model.json" \
       "$limit" "$training") || plan='skipped: no plan could be made'
     case $plan in skipped:*) continue ;; esac
-    # The plan is flags, none with a blank inside.
+    # The plan is a list of flags without blanks inside.
     part "run-$model" "$limit" "$python" experiments/run.py $plan \
       --task=perfect_recall --model="$model" --preset=$preset \
       --data=files:"$digits" --workdir="$scratch/run-$model" \
@@ -129,8 +130,8 @@ fi
 part tests "$tests" "$python" -m pytest -v -rfE --tb=short -p no:cacheprovider \
   "${suite[@]}"
 if [ "$(cat "$scratch/platform")" != cpu ]; then
-  # A run then finds compiled what its benchmark has compiled. Not on CPUs: jax
-  # may crash there on what it reads.
+  # A run reuses the programs that its benchmark compiled. Not on CPUs, where
+  # jax may crash on programs that it reads from the cache.
   export JAX_COMPILATION_CACHE_DIR=$scratch/compiled
 fi
 for model in introspective vrnn; do

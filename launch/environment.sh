@@ -1,14 +1,14 @@
 # Makes the project's environment, `.venv` in its root; sourced by the launch
 # scripts, never run. Written for bash 3.2 on, which is what macOS has.
 #
-# GTMM_DRY_RUN=1 shows the commands, one a line, and runs none of them.
+# GTMM_DRY_RUN=1 shows the commands, one per line, and runs none of them.
 
 project=$(CDPATH='' cd -- "$(dirname -- "${BASH_SOURCE[0]}")/.." && pwd -P)
 environment=$project/.venv
-# One line for each set of extras that was installed to the end.
+# One line for each set of extras whose installation was completed.
 stamp=$environment/installed
-# Holds the process that installs, until it is done; an installation that was
-# cut short leaves it. It lies outside the environment, which may be cleared.
+# Holds the id of the installing process until it is done; an interrupted
+# installation leaves it. It is outside the environment, which may be cleared.
 unfinished=$project/.venv-unfinished
 
 fail() {
@@ -26,8 +26,8 @@ show() {
   printf '%s\n' "${line% }"
 }
 
-# Runs a command, or shows it. What an installer prints goes to standard error:
-# standard output belongs to the program that is started in the end.
+# Runs a command, or shows it. An installer's output goes to standard error:
+# standard output belongs to the program that is started afterwards.
 run() {
   if is_dry_run; then
     show "$@"
@@ -37,7 +37,7 @@ $(show "$@")"
   fi
 }
 
-# Ends the script with a command in its place, so that signals reach it.
+# Replaces the script by a command, so that signals reach the command.
 finish() {
   if is_dry_run; then
     show "$@"
@@ -46,8 +46,8 @@ finish() {
   exec "$@"
 }
 
-# Whether a command is a Python that will do. It is run to find out: a name on
-# the PATH may belong to a version manager with no such version active.
+# Tells whether a command is a Python from 3.11 on. It must be run to find out:
+# a name on the PATH may belong to a version manager without such a version.
 is_python() {
   "$1" -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
     >/dev/null 2>&1 </dev/null
@@ -58,10 +58,10 @@ find_python() {
   local candidate without_venv=
   for candidate in python3 python3.14 python3.13 python3.12 python3.11; do
     is_python "$candidate" || continue
-    # uv makes environments by itself. `venv` can be imported on Debian where
-    # the package that makes it work is absent; `ensurepip` can not.
+    # uv makes environments itself. On Debian `venv` can be imported without the
+    # package python3-venv, which it needs to work; `ensurepip` cannot.
     if has_uv || "$candidate" -c 'import ensurepip, venv' >/dev/null 2>&1; then
-      # A bare name would be a request to uv, which may then take another.
+      # uv treats a bare name as a request and may choose another Python.
       python=$(command -v "$candidate")
       return
     fi
@@ -83,8 +83,8 @@ has_nvidia_gpu() {
   nvidia-smi >/dev/null 2>&1 </dev/null
 }
 
-# Prints what an installation depends on, as a hash: what is declared, the
-# Python, and where the project lies, which an environment remembers.
+# Prints a hash of what an installation depends on: the declared requirements,
+# the Python, and the project's folder, whose path an environment contains.
 fingerprint() {
   "$environment/bin/python" - "$project" <<'PYTHON'
 import hashlib
@@ -99,7 +99,7 @@ print(digest.hexdigest())
 PYTHON
 }
 
-# Whether the project was installed here with these extras, to the end.
+# Tells whether an installation with these extras was completed.
 is_installed() {
   local key
   [ ! -e "$unfinished" ] && [ -e "$stamp" ] || return 1
@@ -107,27 +107,27 @@ is_installed() {
   grep -qxF -- "$key $1" "$stamp"
 }
 
-# Whether .venv can be installed into as it is.
+# Tells whether packages can be installed in .venv as it is.
 is_usable() {
   [ ! -e "$unfinished" ] && is_python "$environment/bin/python" || return 1
   has_uv || "$environment/bin/python" -c 'import pip' >/dev/null 2>&1
 }
 
-# Waits for another process that installs here now.
+# Waits while another process installs in .venv.
 wait_for_installer() {
-  local installer told=
+  local installer is_announced=
   while installer=$(cat "$unfinished" 2>/dev/null) &&
     [ -n "$installer" ] && kill -0 "$installer" 2>/dev/null; do
-    [ -n "$told" ] || printf '%s\n' "Waiting for process $installer, which \
-installs in .venv; if it does not, remove $unfinished." >&2
-    told=yes
+    [ -n "$is_announced" ] || printf '%s\n' "Waiting for process $installer, \
+which installs in .venv; if it does not, remove $unfinished." >&2
+    is_announced=yes
     sleep 1
   done
 }
 
-# Makes .venv and installs the project there, editable, with the extras given
-# ('test', say; none without an argument), and with 'cuda' where an NVIDIA GPU
-# answers. Returns at once where that has been done before.
+# Makes .venv and installs the project there, editable, with the extras in the
+# argument (for example 'test') and with 'cuda' if there is an NVIDIA GPU.
+# Returns at once if that has been done before.
 make_environment() {
   local extras=${1:-}
   if has_nvidia_gpu; then
@@ -136,7 +136,7 @@ make_environment() {
   is_installed "$extras" && return
   is_dry_run && install_project "$extras" && return
 
-  # One at a time; where there is no flock, by looking before starting.
+  # One process installs at a time; without flock, `unfinished` alone tells.
   if command -v flock >/dev/null 2>&1; then
     exec 9>"$project/.venv-lock"
     flock 9
@@ -147,11 +147,11 @@ make_environment() {
     install_project "$extras"
     record_installation "$extras"
   fi
-  # What is started next must not hold the lock.
+  # The program that is started next must not hold the lock.
   exec 9>&-
 }
 
-# Makes .venv where it can't be used as it is, and installs the project there.
+# Makes .venv anew if it cannot be used, and installs the project there.
 install_project() {
   local target=$project${1:+[$1]} clear= python
   if ! is_usable; then
@@ -172,7 +172,7 @@ install_project() {
   fi
 }
 
-# What was installed before for the same declarations stays on record.
+# Records the extras, beside those installed before from the same declarations.
 record_installation() {
   local key known=
   key=$(fingerprint)

@@ -1,10 +1,11 @@
 #!/usr/bin/env bash
-# Runs experiments/run.py here, with the flags given, from any folder:
+# Runs experiments/run.py on this machine, from any folder, with its flags:
 #
 #   bash launch/local.sh --task=perfect_recall --model=introspective
 #
-# The first call makes the environment, with the NVIDIA build of JAX where a
-# GPU answers; later calls start at once. GTMM_DRY_RUN=1 only shows the commands.
+# The first call makes the environment, with the CUDA build of JAX if there is
+# an NVIDIA GPU; later calls start at once. GTMM_DRY_RUN=1 only shows the
+# commands.
 set -eu
 source "$(dirname -- "${BASH_SOURCE[0]}")/environment.sh"
 

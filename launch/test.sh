@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
-# Checks style, imports and behaviour, with the arguments given for pytest:
+# Checks style and imports, and runs the tests; arguments go to pytest:
 #
 #   bash launch/test.sh            all but the slow tests
 #   bash launch/test.sh -m slow    the slow ones
 #   bash launch/test.sh -n0 --pdb  in one process, for a debugger
 #
-# Every check runs; the script fails where one of them failed.
+# All checks run; the script fails if one of them fails.
 set -eu
 source "$(dirname -- "${BASH_SOURCE[0]}")/environment.sh"
 
@@ -25,7 +25,8 @@ check() {
 check "$environment/bin/ruff" check
 check "$environment/bin/ruff" format --check
 check "$environment/bin/lint-imports"
-# Files side by side, two for two cores; each process compiles for itself.
+# Test files run in parallel: one per core, at most four. Each process compiles
+# for itself.
 check "$environment/bin/python" -m pytest \
   --numprocesses=auto --maxprocesses=4 --dist=loadfile "$@"
 exit "$failed"
