@@ -27,6 +27,7 @@ if __name__ == '__main__':
 from absl import app, flags
 from rich.console import Console
 
+from gtmm_jax import folds
 from gtmm_jax.process import attempt, command, jax_settings
 from gtmm_jax.runs import workdirs
 
@@ -39,8 +40,6 @@ _PACKAGES = ('jax', 'jaxlib', 'flax', 'optax', 'numpy')
 # A core has learned to copy where its error in training is below.
 LEARNED = 0.05
 _LARGEST_SEED = 2**32 - 1
-# Of a seed's keys, one above all that training uses.
-_EVALUATION_KEY = 2**31
 _NUMBERS = {
   'length': (10, 'Most vectors of a sequence in training; the fewest are 1.'),
   'bits': (6, 'Bits of a vector.'),
@@ -274,7 +273,7 @@ def _learn(
     problem.copier,
     state.variables,
     training.CopyTask(settings['bits'], settings['longest']),
-    jax.random.fold_in(key, _EVALUATION_KEY),
+    jax.random.fold_in(key, folds.EVALUATION),
     settings['evaluation_episodes'],
   ).tolist()
   trained = range(1, settings['length'] + 1)

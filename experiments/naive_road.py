@@ -13,9 +13,9 @@ from typing import Any, NamedTuple
 import jax
 import optax
 
-from gtmm_jax import train
 from gtmm_jax.memory import derivatives
 from gtmm_jax.model.temporal_vae import TemporalVAE
+from gtmm_jax.problem import Problem
 
 Array = jax.Array
 
@@ -68,7 +68,7 @@ def negative_bound(
 
 
 def training_step(
-  problem: train.Problem, optimizer: optax.GradientTransformation
+  problem: Problem, optimizer: optax.GradientTransformation
 ) -> Callable[[State, Array, Any], tuple[State, float]]:
   """One update of one replica, a program of its own.
 
@@ -83,7 +83,7 @@ def training_step(
 
   @jax.jit
   def update(state: State, key: Array, images: Any) -> tuple[State, Array]:
-    episode, noise = train.batch(problem, key, images)
+    episode, noise = problem.draw(key, images)
     loss, gradients = jax.value_and_grad(negative_bound, argnums=1)(
       problem.model,
       state.params,

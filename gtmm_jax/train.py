@@ -5,8 +5,6 @@ Everything here is pure and knows neither replicas nor devices
 images to an episode.
 """
 
-import dataclasses
-from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import jax
@@ -14,31 +12,13 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 
+from gtmm_jax import folds
 from gtmm_jax.evaluation import metrics
 from gtmm_jax.memory import derivatives
 from gtmm_jax.model import free_energy
-from gtmm_jax.model.temporal_vae import TemporalVAE
+from gtmm_jax.problem import Problem
 
 Array = jax.Array
-
-
-@dataclasses.dataclass(frozen=True)
-class Problem:
-  """What is trained on what.
-
-  Attributes:
-    model: the temporal VAE.
-    sample: (key, images) -> episode, with `frames [T, H, W, C]`, `condition
-      [T, A]` and `predictable [T]`.
-    batch_size: B, sequences in a batch.
-    recompute: what gradients compute again rather than keep, as
-      `free_energy.infer` has it.
-  """
-
-  model: TemporalVAE
-  sample: Callable[[Array, Any], Any]
-  batch_size: int
-  recompute: free_energy.Recompute = 'nothing'
 
 
 class TrainState(NamedTuple):
@@ -84,34 +64,6 @@ def adam(
   return optax.GradientTransformation(chain.init, update)
 
 
-def batch(problem: Problem, key: Array, images: Any) -> tuple[Any, Array]:
-  """Draws a batch of episodes and the noise of its latents.
-
-  Args:
-    problem: what is trained.
-    key: random key.
-    images: what `problem.sample` takes.
-
-  Returns:
-    The episode with axes [T, B, ...], and noise [T, B, Z].
-  """
-  _, noise_key = jax.random.split(key)
-  episode = jax.vmap(problem.sample, in_axes=(0, None), out_axes=1)(
-    episode_keys(problem, key), images
-  )
-  noise = jax.random.normal(
-    noise_key,
-    (*episode.frames.shape[:2], problem.model.latent_size),
-    jnp.float32,
-  )
-  return episode, noise
-
-
-def episode_keys(problem: Problem, key: Array) -> Array:
-  """Makes the keys that `batch` gives to `problem.sample`, one an episode."""
-  return jax.random.split(jax.random.split(key)[0], problem.batch_size)
-
-
 def init_state(
   problem: Problem,
   optimizer: optax.GradientTransformation,
@@ -129,10 +81,17 @@ def init_state(
   Returns:
     The state before the first step.
   """
-  init_key = jax.random.fold_in(key, 0)
-  episode, noise = batch(problem, init_key, images)
+  # Initialisation needs the shapes of a batch, not its values.
+  episode, noise = jax.tree.map(
+    lambda leaf: jnp.zeros(leaf.shape, leaf.dtype),
+    jax.eval_shape(problem.draw, key, images),
+  )
   variables = problem.model.init(
-    init_key, None, episode.frames[0], episode.condition[0], noise[0]
+    jax.random.fold_in(key, folds.INIT),
+    None,
+    episode.frames[0],
+    episode.condition[0],
+    noise[0],
   )
   params = variables['params']
   return TrainState(
@@ -186,7 +145,7 @@ def train_step(
     any step after it.
   """
   step = state.step + 1
-  episode, noise = batch(problem, jax.random.fold_in(key, step), images)
+  episode, noise = problem.draw(jax.random.fold_in(key, step), images)
   gradient = jax.value_and_grad(objective, argnums=1, has_aux=True)
   (loss, inference), gradients = gradient(
     problem, state.params, state.batch_stats, episode, noise

@@ -9,6 +9,7 @@ import pytest
 
 from gtmm_jax import presets, train
 from gtmm_jax.model import build
+from gtmm_jax.problem import Problem
 from gtmm_jax.tasks import TASKS, frames, rooms
 from gtmm_jax.tasks.sources import glyphs
 from gtmm_jax.tasks.sources.digit_images import Images
@@ -83,7 +84,7 @@ def _network(task, length, shape, model, preset):
 @functools.cache
 def _step(network):
   """Parameters, and the compiled step that trains them on episodes."""
-  problem, optimizer = train.Problem(network, _one_of, 2), train.adam(1e-3)
+  problem, optimizer = Problem(network, _one_of, 2), train.adam(1e-3)
   initialise = functools.partial(train.init_state, problem, optimizer)
   step = functools.partial(train.train_step, problem, optimizer)
   return jax.jit(initialise), jax.jit(step)
@@ -126,7 +127,7 @@ def test_a_step_of_the_paper_preset(task, model):
   images = rooms.split()[0] if task == 'rotation' else _images(task)
   preset = presets.choose('paper', images.shape[-1])
   network = _network(task, made.length, images.shape, model, preset)
-  problem = train.Problem(network, made.sample, _BATCH)
+  problem = Problem(network, made.sample, _BATCH)
   optimizer = train.adam(1e-3)
 
   def run(key, images):

@@ -9,6 +9,7 @@ import pytest
 
 from gtmm_jax import presets, replicas, train
 from gtmm_jax.model import build
+from gtmm_jax.problem import Problem
 from gtmm_jax.tasks.recall import PerfectRecall
 from gtmm_jax.tasks.sources.digit_images import Images
 
@@ -27,7 +28,7 @@ def _problem():
   )
   task = PerfectRecall(3, 2)
   model = build.temporal_vae('introspective', preset, (8, 8, 1), task.length)
-  return train.Problem(model, task.sample, 2)
+  return Problem(model, task.sample, 2)
 
 
 def _images():

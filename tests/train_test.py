@@ -16,6 +16,7 @@ from gtmm_jax import presets, train
 from gtmm_jax.evaluation import metrics
 from gtmm_jax.model import build
 from gtmm_jax.model.distributions import Bernoulli
+from gtmm_jax.problem import Problem
 from gtmm_jax.tasks.recall import PerfectRecall
 from gtmm_jax.tasks.sources.digit_images import Images
 
@@ -49,7 +50,7 @@ def _sample(key, images):
 
 _IMAGES = (_digits(), np.float32(1))
 _BROKEN = (_digits(), np.float32(np.nan))
-_PROBLEM = train.Problem(
+_PROBLEM = Problem(
   build.temporal_vae(
     'introspective', _TINY, (8, 8, 1), _TASK.length, store='denoised'
   ),
@@ -63,7 +64,7 @@ _KEY = jax.random.fold_in(jax.random.key(7), 0)
 _OPTIMIZER = optax.chain(
   optax.clip_by_global_norm(10.0), optax.sgd(0.02, momentum=0.9)
 )
-_draw = jax.jit(functools.partial(train.batch, _PROBLEM))
+_draw = jax.jit(_PROBLEM.draw)
 _objective = jax.jit(functools.partial(train.objective, _PROBLEM))
 
 
@@ -115,9 +116,7 @@ def test_batch_is_of_independent_episodes():
   assert not np.array_equal(frames[:, 0], frames[:, 1])
   assert len(np.unique(noise)) == noise.size
   many = dataclasses.replace(_PROBLEM, batch_size=2_000)
-  noise = np.asarray(
-    jax.jit(lambda key: train.batch(many, key, _IMAGES)[1])(_KEY)
-  )
+  noise = np.asarray(jax.jit(lambda key: many.draw(key, _IMAGES)[1])(_KEY))
   count = noise.size
   assert abs(noise.mean()) < 5 / np.sqrt(count)
   assert abs(noise.var() - 1) < 5 * np.sqrt(2 / count)
@@ -284,7 +283,7 @@ class _Kink(nn.Module):
 
 def test_gradient_that_is_not_finite_fails_though_the_bound_is():
   model = build.temporal_vae('vrnn', _TINY, (8, 8, 1), _TASK.length)
-  problem = train.Problem(model.clone(observation_map=_Kink()), _sample, _BATCH)
+  problem = Problem(model.clone(observation_map=_Kink()), _sample, _BATCH)
   shapes = jax.eval_shape(
     lambda: train.init_state(problem, _OPTIMIZER, _KEY, _IMAGES)
   )
@@ -393,7 +392,7 @@ def test_training_computes_again_what_is_asked(monkeypatch, recompute):
     raise StopIteration
 
   monkeypatch.setattr(train.free_energy, 'infer', infer)
-  problem = train.Problem(None, None, 1, recompute)
+  problem = Problem(None, None, 1, recompute)
   episode = types.SimpleNamespace(frames=None, condition=None)
   with pytest.raises(StopIteration):
     train.objective(problem, {}, {}, episode, None)

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 
-from gtmm_jax import presets, replicas, train
+from gtmm_jax import presets, replicas
 from gtmm_jax.model import build
 from gtmm_jax.runs import own_frames
 from gtmm_jax.runs import programs as programs_module
@@ -136,7 +136,7 @@ def _time_drawing(
   def draw(drawn, own, shared):
     step, total = drawn
     key = jax.random.fold_in(own, step)
-    episode, _ = train.batch(prepared.problem, key, shared)
+    episode, _ = prepared.problem.draw(key, shared)
     # Sums, lest the compiler drop what nobody needs.
     return step + 1, total + episode.frames.sum()
 

@@ -17,6 +17,7 @@ from benchmarking import cores, roofline, timing
 from benchmarking.pytorch import twin
 from gtmm_jax import presets, train
 from gtmm_jax.model import build
+from gtmm_jax.problem import Problem
 from gtmm_jax.process import jax_settings, provenance
 from gtmm_jax.runs import own_frames, room
 from gtmm_jax.runs import prepare as preparation
@@ -53,7 +54,7 @@ def prepare(flags: Any, count: int) -> Run:
   )
 
 
-def _with_slots(prepared: Run, count: int) -> train.Problem:
+def _with_slots(prepared: Run, count: int) -> Problem:
   """What is trained, with a memory of so many slots."""
   if slots(prepared) is None:
     raise ValueError(

@@ -13,7 +13,7 @@ import jax.numpy as jnp
 import optax
 from flax import linen as nn
 
-from gtmm_jax import replicas
+from gtmm_jax import folds, replicas
 from gtmm_jax.memory import derivatives
 from gtmm_jax.memory.dnc import DNC
 from gtmm_jax.memory.introspective import Introspective
@@ -221,7 +221,7 @@ def require_room(problem: Problem, longest: int) -> None:
 def initial_state(problem: Problem, key: Array) -> State:
   """A fresh state; its parameters depend on the key alone."""
   inputs = problem.task.sample(key).inputs
-  variables = problem.copier.init(jax.random.fold_in(key, 0), inputs)
+  variables = problem.copier.init(jax.random.fold_in(key, folds.INIT), inputs)
   return State(jnp.int32(0), variables, problem.optimizer.init(variables))
 
 

@@ -10,15 +10,12 @@ from typing import Any, Literal, NamedTuple
 import jax
 import jax.numpy as jnp
 
-from gtmm_jax import train
+from gtmm_jax import folds
 from gtmm_jax.evaluation import classifier, fidelity, metrics, retrieval
 from gtmm_jax.model import distributions, free_energy, generate
+from gtmm_jax.problem import Problem
 
 Array = jax.Array
-
-# Keys of evaluation batches are folded from here on; training's keys, one a
-# step from 1, stay below.
-_FIRST_KEY = 2**31
 
 
 class EvaluationState(NamedTuple):
@@ -61,7 +58,7 @@ def zeros(length: int) -> EvaluationState:
 
 
 def evaluate_batch(
-  problem: train.Problem,
+  problem: Problem,
   prefix: int,
   asks: Literal['frame', 'class', 'view'],
   binarize: bool,
@@ -89,9 +86,10 @@ def evaluate_batch(
   Returns:
     The new sums.
   """
-  index = state.totals.batches.astype(jnp.uint32) + jnp.uint32(_FIRST_KEY)
-  batch_key = jax.random.fold_in(key, index)
-  episode, noise = train.batch(problem, batch_key, images)
+  number = state.totals.batches.astype(jnp.uint32)
+  batch_key = jax.random.fold_in(key, jnp.uint32(folds.EVALUATION) + number)
+  dreams_key = jax.random.fold_in(key, folds.DREAMS)
+  episode, noise = problem.draw(batch_key, images)
   inference = free_energy.infer(
     problem.model, variables, episode.frames, episode.condition, noise
   )
@@ -100,8 +98,7 @@ def evaluate_batch(
     prefix,
     binarize,
     variables,
-    # Not 0 or 1, which give the two keys that a batch splits this one into.
-    jax.random.fold_in(batch_key, 2),
+    jax.random.fold_in(dreams_key, number),
     (episode, noise, inference.steps),
   )
   _, entropy, retrieved, closeness = state
@@ -122,7 +119,7 @@ def evaluate_batch(
 
 
 def generate_twice(
-  problem: train.Problem,
+  problem: Problem,
   prefix: int,
   binarize: bool,
   variables: free_energy.Variables,

@@ -7,7 +7,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from gtmm_jax import replicas, train
+from gtmm_jax import folds, replicas, train
 from gtmm_jax.evaluation import (
   classifier,
   evaluate,
@@ -20,9 +20,6 @@ from gtmm_jax.runs.run import Run, replica_keys
 
 # Of digits, which alone are asked for by class.
 _CLASSES = 10
-# Of a replica's keys, the one from which those of evaluations on the way come:
-# below that of its figures, above those of its training.
-_KEY_ON_THE_WAY = 2**31 - 2
 # Held-out episodes of an evaluation on the way, at most.
 _ON_THE_WAY = 100
 # What each evaluation on the way tells, finite or not.
@@ -86,7 +83,7 @@ class Evaluation:
       which no replica has a value.
     """
     settings = self._run.settings
-    fold = functools.partial(jax.random.fold_in, data=_KEY_ON_THE_WAY)
+    fold = functools.partial(jax.random.fold_in, data=folds.HELD_OUT)
     found = self._evaluate(
       state,
       jax.vmap(fold)(replica_keys(settings)),

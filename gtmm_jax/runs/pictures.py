@@ -9,8 +9,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from gtmm_jax import figures, records, replicas, train
+from gtmm_jax import figures, folds, records, replicas, train
 from gtmm_jax.model import free_energy, generate
+from gtmm_jax.problem import Problem
 from gtmm_jax.process import attempt
 from gtmm_jax.runs import memory_panels
 from gtmm_jax.runs.run import Run, replica_keys
@@ -19,8 +20,6 @@ from gtmm_jax.tasks import frames, navigation
 
 # How many episodes are drawn, where there are so many.
 _EPISODES = 3
-# Of a replica's keys, the one below the evaluation's and above the training's.
-_DRAWING_KEY = 2**31 - 1
 
 
 def names(settings: Any) -> tuple[str, ...]:
@@ -56,7 +55,7 @@ def draw(run: Run, state: train.TrainState, wanted: Sequence[str]) -> None:
   count = _EPISODES
   if isinstance(held_out, frames.Frames):
     count = min(count, len(held_out.frames))
-  problem = train.Problem(run.problem.model, run.task.sample, count)
+  problem = Problem(run.problem.model, run.task.sample, count)
   prefix = run.task.prefix
   figure: dict[str, Callable[[], list[pathlib.Path]]] = {
     'results': lambda: _draw_results(run),
@@ -78,7 +77,7 @@ def _drawn(run: Run, state: train.TrainState) -> tuple[Any, ...]:
     lambda leaf: replicas.gather(leaf)[replica],
     {'params': state.params, 'batch_stats': state.batch_stats},
   )
-  key = jax.random.fold_in(replica_keys(run.settings)[replica], _DRAWING_KEY)
+  key = jax.random.fold_in(replica_keys(run.settings)[replica], folds.DRAWING)
   return variables, key, run.images.held_out
 
 
@@ -122,7 +121,7 @@ def _draw_episodes(
 
 def _draw_overlay(
   run: Run,
-  problem: train.Problem,
+  problem: Problem,
   key: jax.Array,
   late: tuple[Any, ...],
   early: tuple[Any, ...],
@@ -147,7 +146,7 @@ def _draw_overlay(
     rows.append((name, np.concatenate([truth[:seen], dreamed[:, 0]])))
   condition = np.asarray(episode.condition[:, 0])
   settings, batch_key = run.settings, _batch_key(key)
-  start = run.task.start(train.episode_keys(problem, batch_key)[0])
+  start = run.task.start(problem.episode_keys(batch_key)[0])
   return figures.draw_overlay(
     rows,
     np.asarray(start) + navigation.positions(condition),
@@ -159,7 +158,7 @@ def _draw_overlay(
 
 
 def _dream(
-  run: Run, problem: train.Problem, prefix: int, drawn: tuple[Any, ...]
+  run: Run, problem: Problem, prefix: int, drawn: tuple[Any, ...]
 ) -> tuple[Any, jax.Array, jax.Array]:
   """What `dream` returns, of the same episodes for every prefix."""
   binarize = run.settings.binarize
@@ -167,14 +166,14 @@ def _dream(
 
 
 def batch(
-  problem: train.Problem, key: jax.Array, images: Any
+  problem: Problem, key: jax.Array, images: Any
 ) -> tuple[Any, jax.Array]:
-  """Draws what `train.batch` does; of given episodes each at most once."""
-  episode, noise = train.batch(problem, key, images)
+  """Draws what `Problem.draw` does; of given episodes each at most once."""
+  episode, noise = problem.draw(key, images)
   if not isinstance(images, frames.Frames):
     return episode, noise
-  # Not 0 or 1, which give the two keys that a batch splits this one into.
-  own = jax.random.split(jax.random.fold_in(key, 2), 1 + problem.batch_size)
+  key = jax.random.fold_in(key, folds.WITHOUT_REPEATS)
+  own = jax.random.split(key, 1 + problem.batch_size)
   order = jax.random.permutation(own[0], images.frames.shape[0])
   chosen = order[: problem.batch_size]
   each = jax.tree.map(lambda leaf: jnp.asarray(leaf)[chosen, None], images)
@@ -187,7 +186,7 @@ def _batch_key(key: jax.Array) -> jax.Array:
 
 
 def dream(
-  problem: train.Problem,
+  problem: Problem,
   prefix: int,
   binarize: bool,
   variables: free_energy.Variables,
@@ -213,7 +212,7 @@ def dream(
 
 
 def _draw_memory(
-  run: Run, problem: train.Problem, drawn: tuple[Any, ...]
+  run: Run, problem: Problem, drawn: tuple[Any, ...]
 ) -> list[pathlib.Path]:
   """The memory over the first of the episodes."""
   episode, cores = jax.jit(functools.partial(watch, problem))(*drawn)
@@ -237,7 +236,7 @@ def _draw_memory(
 
 
 def watch(
-  problem: train.Problem,
+  problem: Problem,
   variables: free_energy.Variables,
   key: jax.Array,
   images: Any,

@@ -6,9 +6,10 @@ from typing import Any
 
 import jax
 
-from gtmm_jax import presets, replicas, tasks, train
+from gtmm_jax import presets, replicas, tasks
 from gtmm_jax.model import build
 from gtmm_jax.model.temporal_vae import TemporalVAE
+from gtmm_jax.problem import Problem
 from gtmm_jax.process import command, jax_settings, places, surroundings
 from gtmm_jax.runs import own_frames, room, workdirs
 from gtmm_jax.runs import settings as settings_module
@@ -105,7 +106,7 @@ def prepare(
     images=loaded,
     more_images=more_images,
     preset=preset,
-    problem=train.Problem(
+    problem=Problem(
       model, task.sample, settings.batch_size, settings.recompute
     ),
     layout=layout,

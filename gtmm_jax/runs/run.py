@@ -8,7 +8,8 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from gtmm_jax import presets, replicas, train
+from gtmm_jax import presets, replicas
+from gtmm_jax.problem import Problem
 from gtmm_jax.process import jax_settings
 from gtmm_jax.runs.settings import Settings
 from gtmm_jax.tasks import frames, rooms
@@ -41,7 +42,7 @@ class Run:
   images: Loaded
   more_images: str
   preset: presets.Preset
-  problem: train.Problem
+  problem: Problem
   layout: replicas.Layout
   config: dict[str, Any]
   why: str

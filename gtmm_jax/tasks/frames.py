@@ -8,6 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from gtmm_jax import folds
 from gtmm_jax.tasks import episode
 from gtmm_jax.tasks.sources import doubts, frame_files
 from gtmm_jax.tasks.sources.dataset import DataError
@@ -16,9 +17,6 @@ Array = jax.Array
 
 # One in so many is held out.
 _TENTH = 10
-# Folded into the seed for windows; replicas, which fold in their number, are
-# fewer.
-_WINDOWS = 2**32 - 1
 _MEGABYTE = 10**6
 
 
@@ -83,7 +81,7 @@ class Windows:
     """
     # Windows are the same whatever generator jax is told to take.
     key = jax.random.key(self.seed, impl='threefry2x32')
-    key = jax.random.fold_in(key, np.uint32(_WINDOWS))
+    key = jax.random.fold_in(key, np.uint32(folds.WINDOWS))
     order = jax.random.permutation(
       jax.random.fold_in(key, index), len(self.training)
     )

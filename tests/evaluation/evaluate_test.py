@@ -7,9 +7,10 @@ import jax
 import numpy as np
 import pytest
 
-from gtmm_jax import presets, train
+from gtmm_jax import folds, presets, train
 from gtmm_jax.evaluation import evaluate, metrics, retrieval
 from gtmm_jax.model import build, free_energy
+from gtmm_jax.problem import Problem
 from gtmm_jax.tasks.recall import PerfectRecall
 from gtmm_jax.tasks.sources.digit_images import Images
 
@@ -24,8 +25,6 @@ _TINY = dataclasses.replace(
   attention_size=8,
 )
 _KEY = jax.random.fold_in(jax.random.key(3), 1)
-# Where the keys of evaluation start: no run of training gets there.
-_FIRST = 2**31
 
 
 def _images(seed=0):
@@ -47,7 +46,7 @@ def _case(networks='dense', binarize=False):
   model = build.temporal_vae(
     'introspective', preset, (8, 8, 1), task.length, store='denoised'
   )
-  problem = train.Problem(model, task.sample, _BATCH)
+  problem = Problem(model, task.sample, _BATCH)
   shapes = jax.eval_shape(
     lambda: train.init_state(problem, train.adam(0.1), _KEY, _images())
   )
@@ -74,12 +73,12 @@ def _infer(model):
 
 @functools.cache
 def _batch(problem):
-  return jax.jit(functools.partial(train.batch, problem))
+  return jax.jit(problem.draw)
 
 
 def _draw(problem, index):
   """The episodes and the noise of evaluation batch `index`."""
-  key = jax.random.fold_in(_KEY, np.uint32(_FIRST + index))
+  key = jax.random.fold_in(_KEY, np.uint32(folds.EVALUATION + index))
   return _batch(problem)(key, _images())
 
 
@@ -258,7 +257,7 @@ def test_batches_and_replicas_have_their_own_episodes():
 
 def test_episodes_are_none_that_training_draws():
   problem, _, _ = _case()
-  keys = [0, 1, 2, 3, *(_FIRST + i for i in range(4))]
+  keys = [0, 1, 2, 3, *(folds.EVALUATION + i for i in range(4))]
   draw = _batch(problem)
   noises = [
     draw(jax.random.fold_in(_KEY, np.uint32(key)), _images())[1] for key in keys

@@ -14,6 +14,7 @@ import pytest
 from benchmarking.pytorch import conversion, twin
 from gtmm_jax import presets, train
 from gtmm_jax.model import build
+from gtmm_jax.problem import Problem
 
 # More frames than slots: the oldest latent goes.
 _FRAMES, _SLOTS, _BATCH, _CONDITION = 5, 3, 2, 2
@@ -86,7 +87,7 @@ def _pair(training, model: str, name: str, order: str) -> Pair:
     size=(_FRAMES, _BATCH, case.preset.latent_size)
   )
   episode = SimpleNamespace(frames=case.frames, condition=case.condition)
-  problem = train.Problem(vae, None, _BATCH)
+  problem = Problem(vae, None, _BATCH)
 
   def bound(parameters, noise):
     return train.objective(problem, parameters, stats, episode, noise)[0]

@@ -22,6 +22,7 @@ from cells_test import _BATCH, _KEY, _SIZES, _TINY, _images, _network
 from gtmm_jax import presets, records, train
 from gtmm_jax.evaluation import classifier, evaluate
 from gtmm_jax.memory import contract
+from gtmm_jax.problem import Problem
 from gtmm_jax.tasks import TASKS
 
 _SETTINGS = {
@@ -163,7 +164,7 @@ def trained_and_evaluated(problem, task, key, images):
 def check_model(names, model, name, preset=_TINY):
   task, images = TASKS[name](*_SIZES[name]), _images(name)
   network = _network(name, task.length, images.shape, model, preset)
-  problem = train.Problem(network, task.sample, _BATCH)
+  problem = Problem(network, task.sample, _BATCH)
   function = functools.partial(trained_and_evaluated, problem, task)
   before, after, none, sums = forms(names, function, _KEY, images)
   assert dtypes(before) == dtypes(sums) == {'float32', 'int32'}

@@ -12,13 +12,14 @@ import pytest
 
 import numbered_images
 import own_episodes
-from gtmm_jax import figures, presets, records, train
+from gtmm_jax import figures, folds, presets, records, train
 from gtmm_jax.memory.associative import Associative
 from gtmm_jax.memory.dnc import DNC
 from gtmm_jax.memory.introspective import Introspective
 from gtmm_jax.memory.lru import LRU
 from gtmm_jax.memory.ntm import NTM
 from gtmm_jax.model import build, free_energy
+from gtmm_jax.problem import Problem
 from gtmm_jax.runs import memory_panels, pictures, results
 from gtmm_jax.runs.run import replica_keys
 from gtmm_jax.tasks.frames import Frames, OwnFrames
@@ -194,7 +195,7 @@ def test_the_memory_that_is_drawn_is_that_of_the_first_episode_drawn():
   )
   task = PerfectRecall(4, 2)
   model = build.temporal_vae('introspective', preset, (8, 8, 1), task.length)
-  problem = train.Problem(model, task.sample, 3)
+  problem = Problem(model, task.sample, 3)
   rng = np.random.default_rng(0)
   pixels = rng.integers(0, 256, (12, 8, 8, 1), dtype=np.uint8)
   images = Images(pixels, np.zeros(12, np.int32))
@@ -228,7 +229,7 @@ def test_given_episodes_are_drawn_once_each(held_out, count):
     np.zeros((held_out, 4), bool),
   )
   model = types.SimpleNamespace(latent_size=4)
-  problem = train.Problem(model, OwnFrames(4).sample, count)
+  problem = Problem(model, OwnFrames(4).sample, count)
   batch, shown = jax.jit(functools.partial(pictures.batch, problem)), set()
   for seed in range(12):
     episode, noise = batch(jax.random.key(seed), images)
@@ -256,7 +257,7 @@ def drawn(monkeypatch):
 def _dream(problem, prefix, binarize, variables, key, images):
   """In place of `drawing.dream`: frames that tell which prefix they follow."""
   del binarize, variables
-  keys = train.episode_keys(problem, jax.random.split(key)[0])
+  keys = problem.episode_keys(jax.random.split(key)[0])
   episode = jax.vmap(problem.sample, (0, None), 1)(keys, images)
   return episode, episode.frames / 2, episode.frames[prefix:] + prefix
 
@@ -279,7 +280,7 @@ def _draw(tmp_path, monkeypatch, task, name):
     shape=None,
   )
   images = numbered_images.make(40)
-  problem = train.Problem(None, task.sample, 3)
+  problem = Problem(None, task.sample, 3)
   run = types.SimpleNamespace(
     settings=settings,
     task=task,
@@ -293,7 +294,7 @@ def _draw(tmp_path, monkeypatch, task, name):
   )
   pictures.draw(run, state, pictures.names(settings))
   (key,) = replica_keys(settings)
-  key = jax.random.fold_in(key, 2**31 - 1)
+  key = jax.random.fold_in(key, folds.DRAWING)
   return jax.jit(lambda: _dream(problem, 1, False, {}, key, images)[0])()
 
 

@@ -23,6 +23,7 @@ import own_episodes
 import program_flags
 from gtmm_jax import checkpoints, presets, records, train
 from gtmm_jax.evaluation import classifier
+from gtmm_jax.problem import Problem
 from gtmm_jax.process import command, jax_settings, signals
 from gtmm_jax.runs import (
   held_out,
@@ -421,7 +422,7 @@ def test_binarized_frames_that_are_encoded_again_are_drawn(tmp_path):
     run = prepare.prepare(
       _request(tmp_path, model='vrnn', store='sample', binarize=binarize)
     )
-    problem = train.Problem(run.problem.model, run.task.sample, 1)
+    problem = Problem(run.problem.model, run.task.sample, 1)
     state = jax.eval_shape(
       lambda key, problem=problem, digits=run.images.held_out: train.init_state(
         problem, train.adam(1e-3), key, digits

@@ -1,0 +1,53 @@
+"""The problem that a model is trained and evaluated on, and its batches."""
+
+import dataclasses
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from gtmm_jax.model import free_energy
+from gtmm_jax.model.temporal_vae import TemporalVAE
+
+Array = jax.Array
+
+
+@dataclasses.dataclass(frozen=True)
+class Problem:
+  """A model and the episodes that it models.
+
+  Attributes:
+    model: the temporal VAE.
+    sample: (key, images) -> episode, with `frames [T, H, W, C]`, `condition
+      [T, A]` and `predictable [T]`.
+    batch_size: B, sequences in a batch.
+    recompute: what the backward pass rematerialises, as `free_energy.infer` has
+      it.
+  """
+
+  model: TemporalVAE
+  sample: Callable[[Array, Any], Any]
+  batch_size: int
+  recompute: free_energy.Recompute = 'nothing'
+
+  def draw(self, key: Array, images: Any) -> tuple[Any, Array]:
+    """Draws a batch of episodes and the noise of its latents.
+
+    Args:
+      key: random key.
+      images: the second argument of `sample`.
+
+    Returns:
+      The episode with axes [T, B, ...], and standard normal noise [T, B, Z].
+    """
+    _, noise_key = jax.random.split(key)
+    episode = jax.vmap(self.sample, in_axes=(0, None), out_axes=1)(
+      self.episode_keys(key), images
+    )
+    shape = (*episode.frames.shape[:2], self.model.latent_size)
+    return episode, jax.random.normal(noise_key, shape, jnp.float32)
+
+  def episode_keys(self, key: Array) -> Array:
+    """Returns the keys that `draw` gives to `sample`, [B]."""
+    return jax.random.split(jax.random.split(key)[0], self.batch_size)
