@@ -1,5 +1,6 @@
-"""Style, imports and size of the project's own files."""
+"""Style, imports, docstrings and size of the project's own files."""
 
+import ast
 import importlib.util
 import pathlib
 import re
@@ -13,6 +14,21 @@ _ROOT = pathlib.Path(__file__).resolve().parents[2]
 # Folders that exist on one machine and mean nothing on another.
 _MACHINE_PATH = re.compile(r'(?<![\w.~$}\])])/(?:home|root|tmp|Users|work)/')
 _LONGEST = 300
+# Folders whose docstrings are held to the rule below.
+_DOCUMENTED = [
+  'gtmm_jax/checkpoints',
+  'gtmm_jax/records',
+]
+_WORDS = 20
+# First words of a fragment, where a sentence should begin.
+_FRAGMENTS = {'As', 'From', 'How', 'Of', 'What', 'Where', 'Whether', 'Which'}
+# A verb in the third person, and words that only end like one.
+_VERB = re.compile(
+  '(?!(?:Always|Arrays|Axes|Bytes|Cells|Columns|Contexts|Cosines|Episodes|'
+  'Features|Floats|Frames|Gradients|Images|Its|Keys|Latents|Less|Logits|'
+  'Parameters|Perhaps|Pixels|Rows|Seconds|Settings|Slots|States|Steps|Timings|'
+  'Towards|Values|Weights|Whose|Words|Zeros)$)[A-Z][a-z]+s$'
+)
 
 
 def _run(*command: str) -> None:
@@ -28,7 +44,7 @@ def _needs(module: str) -> None:
 
 
 def _files() -> list[pathlib.Path]:
-  """Every file under version control."""
+  """Lists the files under version control."""
   if shutil.which('git') is None or not (_ROOT / '.git').exists():
     pytest.skip('needs git and a clone to list the files of the project')
   names = subprocess.run(
@@ -54,19 +70,19 @@ def test_arrows_point_down():
 
 
 def test_no_line_names_a_folder_of_one_machine():
-  found = []
+  hits = []
   for path in _files():
     try:
       lines = path.read_text(encoding='utf-8').splitlines()
     except (FileNotFoundError, UnicodeDecodeError):
       continue
     name = path.relative_to(_ROOT)
-    found += [
+    hits += [
       f'{name}:{number}: {line.strip()}'
       for number, line in enumerate(lines, 1)
       if _MACHINE_PATH.search(line)
     ]
-  assert not found, '\n'.join(found)
+  assert not hits, '\n'.join(hits)
 
 
 def test_pattern_finds_folders_of_one_machine():
@@ -89,3 +105,60 @@ def test_files_stay_short(folder: str):
     if (lines := len(path.read_text(encoding='utf-8').splitlines())) > _LONGEST
   }
   assert not long, f'more than {_LONGEST} lines: {long}'
+
+
+def _docstring_fault(summary: str, of_function: bool) -> str | None:
+  """Names what is wrong with a docstring's summary; None if nothing is."""
+  first, *rest = summary.split()
+  if len(rest) >= _WORDS:
+    return f'more than {_WORDS} words'
+  if first in _FRAGMENTS:
+    return f'begins with {first}'
+  if not of_function:
+    return None
+  # Some words are nouns, too: 'Names a file.', but 'Names of files.'.
+  is_noun = not rest or rest[0] in ('of', 'per') or rest[0].startswith('[')
+  is_verb = _VERB.match(first) and not is_noun
+  return None if is_verb else f'{first} is not a verb'
+
+
+def _docstring_faults(path: pathlib.Path) -> list[str]:
+  """Lists the docstrings of a file that break the rule."""
+  faults = []
+  functions = ast.FunctionDef, ast.AsyncFunctionDef
+  for node in ast.walk(ast.parse(path.read_text(encoding='utf-8'))):
+    if not isinstance(node, (*functions, ast.ClassDef, ast.Module)):
+      continue
+    summary = (ast.get_docstring(node) or '').split('\n\n')[0]
+    # As Google's guide has it, a property is named like an attribute.
+    of_function = isinstance(node, functions) and not any(
+      'property' in ast.unparse(each) for each in node.decorator_list
+    )
+    if summary and (fault := _docstring_fault(summary, of_function)):
+      line = getattr(node, 'lineno', 1)
+      faults.append(f'{path.relative_to(_ROOT)}:{line}: {fault}: {summary}')
+  return faults
+
+
+@pytest.mark.parametrize('folder', _DOCUMENTED)
+def test_docstrings_begin_with_a_verb(folder: str):
+  paths = sorted((_ROOT / folder).glob('*.py'))
+  assert paths
+  faults = [fault for path in paths for fault in _docstring_faults(path)]
+  assert not faults, '\n'.join(faults)
+
+
+def test_rule_of_docstrings_finds_what_breaks_it():
+  for summary in ('Returns the usage after writing.', 'Names the file.'):
+    assert _docstring_fault(summary, of_function=True) is None, summary
+  for summary in (
+    'What a cell holds.',
+    'The usage after writing.',
+    'Names of files.',
+    'Weights [N].',
+    'Return the usage.',
+    'Returns ' + 'a ' * _WORDS + 'list.',
+  ):
+    assert _docstring_fault(summary, of_function=True), summary
+  assert _docstring_fault('The usage of slots.', of_function=False) is None
+  assert _docstring_fault('Of slots.', of_function=False)
