@@ -1,10 +1,10 @@
-"""What launch/accelerator_check.sh needs of Python: plans, and the report.
+"""Plans and reports for launch/accelerator_check.sh.
 
-  describe SCRATCH                 notes the device and the versions
-  plan BENCHMARK SECONDS TRAINING  prints flags for a run that fits
+  describe SCRATCH                 records the device and the versions
+  plan BENCHMARK SECONDS TRAINING  prints the flags of a run that fits
   assemble SCRATCH OUTPUT          writes accelerator.json, --figures also PNGs
 
-SCRATCH is where the parts of the check leave their logs and their numbers.
+SCRATCH is the folder to which the parts of the check write logs and numbers.
 """
 
 import argparse
@@ -21,7 +21,7 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
-# Its parts lie beside it, however it is started.
+# Finds gtmm_jax beside this folder, however the script is started.
 sys.path.insert(0, str(pathlib.Path(__file__).parents[1]))
 
 import numpy as np
@@ -40,13 +40,13 @@ _PACKAGES = (
   'numpy',
   'matplotlib',
 )
-# A test's line in pytest's verbose output.
+# The line of a test in pytest's verbose output.
 _TEST = re.compile(
   r'^(\S+::.*?) (PASSED|FAILED|ERROR|SKIPPED|XFAIL|XPASS)\b', re.MULTILINE
 )
 _LOG_LINES = 40
 
-# Of a run, in seconds: to start, load digits and draw figures; and, for each
+# Seconds that a run needs to start, load digits and draw figures; and, per
 # replica, to save checkpoints.
 _STARTING = 12.0
 _SAVING = 1.0
@@ -56,7 +56,7 @@ _REPORTS = 12
 
 
 def describe(scratch: pathlib.Path) -> None:
-  """Notes device and versions in machine.json; prints jax's platform."""
+  """Writes device and versions to machine.json; prints jax's platform."""
   command.import_jax()
   try:
     command.require_device()
@@ -86,14 +86,15 @@ def describe(scratch: pathlib.Path) -> None:
 
 
 def plan(benchmark: pathlib.Path, seconds: float, training: float) -> None:
-  """Prints the flags of a run that fits, or 'skipped: ' and why not.
+  """Prints the flags of a run that fits, or 'skipped: ' and the reason.
 
-  It has as many replicas as leave a thousand steps, or else as leave most.
+  The run has the most replicas that leave time for 1,000 steps; if none do, the
+  number of replicas that leaves time for most steps.
 
   Args:
-    benchmark: what benchmark.py wrote.
-    seconds: for the whole run.
-    training: for its steps, at most.
+    benchmark: path of the file that benchmark.py wrote.
+    seconds: limit of the whole run.
+    training: limit of its training steps, in seconds.
   """
   content = _read(benchmark)
   if content is None or not content['rows']:
@@ -124,13 +125,13 @@ def plan(benchmark: pathlib.Path, seconds: float, training: float) -> None:
 def assemble(
   scratch: pathlib.Path, output: pathlib.Path, figures: bool
 ) -> None:
-  """Writes accelerator.json of what there is, and the figures if asked."""
+  """Writes accelerator.json from the finished parts, and optionally figures."""
   content = {
     **(_read(scratch / 'machine.json') or {}),
     'parts': _parts(scratch),
     'tests': _tests(scratch / 'tests.log'),
-    'benchmarks': _of_models(lambda m: _read(scratch / f'benchmark-{m}.json')),
-    'runs': _of_models(lambda model: _run(scratch / f'run-{model}')),
+    'benchmarks': _by_model(lambda m: _read(scratch / f'benchmark-{m}.json')),
+    'runs': _by_model(lambda model: _run(scratch / f'run-{model}')),
   }
   path = output / 'accelerator.json'
   documents.replace_document(path, documents.as_json(content))
@@ -139,7 +140,7 @@ def assemble(
 
 
 def _nvidia_driver() -> str | None:
-  """What NVIDIA's driver says of itself; None where there is none."""
+  """Returns GPU, driver version and memory by nvidia-smi; None without it."""
   program = ('nvidia-smi', '--format=csv,noheader')
   query = '--query-gpu=name,driver_version,memory.total'
   try:
@@ -155,16 +156,16 @@ def _read(path: pathlib.Path) -> dict[str, Any] | None:
   return json.loads(path.read_text()) if path.exists() else None
 
 
-def _of_models(
+def _by_model(
   read: Callable[[str], dict[str, Any] | None],
 ) -> dict[str, dict[str, Any]]:
-  """What is read of each model that left something to read."""
-  found = {model: read(model) for model in presets.MODELS}
-  return {model: one for model, one in found.items() if one is not None}
+  """Reads the results of each model that has any."""
+  results = {model: read(model) for model in presets.MODELS}
+  return {model: each for model, each in results.items() if each is not None}
 
 
 def _parts(scratch: pathlib.Path) -> list[dict[str, Any]]:
-  """How each part went; where it was not to the end, its last lines, too."""
+  """Lists the parts' outcomes, with the end of the log of incomplete ones."""
   path = scratch / 'parts'
   parts = []
   for line in path.read_text().splitlines() if path.exists() else []:
@@ -178,9 +179,10 @@ def _parts(scratch: pathlib.Path) -> list[dict[str, Any]]:
 
 
 def _tests(log: pathlib.Path) -> dict[str, Any] | None:
-  """How many tests ended how, and which failed.
+  """Counts tests by outcome and lists those that failed; None without a log.
 
-  Read from a line each, so that tests that were cut short count, too.
+  Reads the line of each test, not pytest's summary, so that an interrupted run
+  of the tests can be read, too.
   """
   if not log.exists():
     return None
@@ -199,7 +201,7 @@ def _tests(log: pathlib.Path) -> dict[str, Any] | None:
 
 
 def _run(workdir: pathlib.Path) -> dict[str, Any] | None:
-  """Settings, training curve and held-out results of a run."""
+  """Reads settings, training curve and held-out results of a run."""
   config = records.read_config(workdir)
   if config is None:
     return None
@@ -239,14 +241,14 @@ def _values(summary: dict[str, Any]) -> dict[str, Any]:
 
 
 def _mean_of_finite(kl: list[list[float | None]]) -> list[float | None]:
-  """Mean over replicas [R, T] -> [T], nats, of those that have a value."""
+  """Averages finite values over replicas, [R, T] -> [T], nats; None without."""
   columns = np.array(kl, np.float64).T
   means = [column[np.isfinite(column)] for column in columns]
   return [float(left.mean()) if left.size else None for left in means]
 
 
 def _draw(scratch: pathlib.Path, output: pathlib.Path) -> None:
-  """One figure of all runs' results, and episodes of each run; PNG only."""
+  """Draws the results of all runs, and copies each run's episodes; PNG only."""
   from gtmm_jax import figures
 
   runs = []
@@ -271,7 +273,7 @@ def _draw(scratch: pathlib.Path, output: pathlib.Path) -> None:
 
 
 def main(arguments: list[str]) -> None:
-  """Does what the first argument says."""
+  """Runs the command that the first argument names."""
   parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
   commands = parser.add_subparsers(dest='command', required=True)
   describing = commands.add_parser('describe')
@@ -284,9 +286,9 @@ def main(arguments: list[str]) -> None:
     each.add_argument('scratch', type=pathlib.Path)
   assembling.add_argument('output', type=pathlib.Path)
   assembling.add_argument('--figures', action='store_true')
-  given = vars(parser.parse_args(arguments))
-  function = {'describe': describe, 'plan': plan, 'assemble': assemble}
-  function[given.pop('command')](**given)
+  options = vars(parser.parse_args(arguments))
+  functions = {'describe': describe, 'plan': plan, 'assemble': assemble}
+  functions[options.pop('command')](**options)
 
 
 if __name__ == '__main__':

@@ -101,7 +101,7 @@ class Project:
     path.chmod(0o755)
 
   def launch(self, script: str, *flags: str, **variables: str):
-    """Runs launch/`script` from another folder; the completed process."""
+    """Runs launch/`script` from another folder."""
     return subprocess.run(
       [_BASH, str(self.root / 'launch' / script), *flags],
       cwd=self.elsewhere,
@@ -113,13 +113,13 @@ class Project:
     )
 
   def dry_run(self, script: str, *flags: str) -> list[list[str]]:
-    """The commands that launch/`script` would run, as lists of words."""
+    """Lists the commands that launch/`script` would run, each as words."""
     result = self.launch(script, *flags, GTMM_DRY_RUN='1')
     assert result.returncode == 0, result.stderr
     return [shlex.split(line) for line in result.stdout.splitlines()]
 
   def installations(self) -> list[str]:
-    """What the stand-ins were asked to make or install since the last look."""
+    """Lists what the stand-ins made and installed since the last call."""
     lines = self.calls.read_text().splitlines() if self.calls.exists() else []
     self.calls.unlink(missing_ok=True)
     return [line.replace(str(self.root), 'ROOT') for line in lines]
@@ -127,9 +127,9 @@ class Project:
 
 @pytest.fixture
 def project(tmp_path: pathlib.Path) -> Project:
-  made = Project(tmp_path.resolve())
-  made.stand_in('python3', _PYTHON)
-  return made
+  project = Project(tmp_path.resolve())
+  project.stand_in('python3', _PYTHON)
+  return project
 
 
 _MADE = 'python3 -m venv ROOT/.venv'
@@ -356,8 +356,8 @@ def test_newer_python_under_another_name_is_found(
   # A version manager's name for a version that is not active.
   project.stand_in('python3.14', 'exit 127\n')
   project.stand_in('python3.12', _PYTHON)
-  made = project.dry_run('local.sh')[0]
-  assert made[0] == str(project.bin / 'python3.12')
+  command = project.dry_run('local.sh')[0]
+  assert command[0] == str(project.bin / 'python3.12')
 
 
 @pytest.mark.parametrize(
@@ -379,9 +379,9 @@ def test_python_that_will_not_do_is_one_line_that_says_what_will(
   result = project.launch(script, GTMM_DRY_RUN=dry)
   assert result.returncode == 1
   assert result.stdout == ''
-  told = [s for s in result.stderr.splitlines() if 'Installing' not in s]
-  assert len(told) == 1
-  assert remedy in told[0]
+  messages = [s for s in result.stderr.splitlines() if 'Installing' not in s]
+  assert len(messages) == 1
+  assert remedy in messages[0]
   assert not (project.root / '.venv').exists()
 
 

@@ -18,6 +18,7 @@ _LONGEST = 300
 _DOCUMENTED = [
   'gtmm_jax/checkpoints',
   'gtmm_jax/records',
+  'launch',
 ]
 _WORDS = 20
 # First words of a fragment, where a sentence should begin.
