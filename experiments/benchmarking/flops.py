@@ -1,14 +1,17 @@
-"""What XLA says that the forward and backward pass of a training step costs.
+"""Counts the arithmetic of a training step, as XLA counts it.
 
-XLA counts the body of a loop once. Time steps are therefore written one after
-the other here, as few as two or three.
+XLA counts the body of a loop once. Here the time steps are therefore written
+one after the other, two of them and then three; what the third adds, every
+further step adds, too.
 """
 
-from typing import Any, NamedTuple
+from typing import Any
 
 import jax
 import jax.numpy as jnp
+import optax
 
+from gtmm_jax import train
 from gtmm_jax.memory import derivatives
 from gtmm_jax.model import build
 from gtmm_jax.model.temporal_vae import TemporalVAE
@@ -16,51 +19,63 @@ from gtmm_jax.model.temporal_vae import TemporalVAE
 Array = jax.Array
 
 # Nothing is run: code that is slow comes sooner, and counts the same.
-_SOON = {'xla_backend_optimization_level': 0}
+_COMPILER_OPTIONS = {'xla_backend_optimization_level': 0}
+_FEW, _MORE = 2, 3
 
 
-class Cost(NamedTuple):
-  """XLA's own analysis of a compiled program.
-
-  Attributes:
-    operations: additions, multiplications, comparisons and the like.
-    transcendentals: exponentials, logarithms, roots and the like.
-  """
-
-  operations: float
-  transcendentals: float
-
-
-def compiled_cost(
+def training_step(
   model: TemporalVAE,
   frame_shape: tuple[int, int, int],
   frames: int,
   batch_size: int,
   condition_size: int = 0,
-) -> Cost:
-  """Compiles the negative bound and its gradient, and asks what they cost.
+) -> float:
+  """Returns the floating-point operations of one training step of one replica.
 
-  The sequence is taken from its middle, so that all of its steps are alike: it
-  starts from a state that is given, and the gradient of that is taken, too;
-  what the last step leaves in the memory counts in the objective.
-
-  Beside what `arithmetic` counts, XLA counts activations, softmax, gates,
-  batch normalisation, samples and their divergences, sums of gradients of what
-  is used twice or at every step, what is computed again on the way back, the
-  zeros with which the digit encoder's first streams are padded to one size, and
-  of the LRU a product for each head, all with the same word. It does not count
-  Adam, which is not in this program.
+  A multiplication and an addition are two. Counted are the negative bound, its
+  gradient and Adam's update, but not the drawing of episodes, nor what
+  `Problem.recompute` computes again.
 
   Args:
-    model: from `gtmm_jax.build.temporal_vae`.
+    model: from `build.temporal_vae`; its memory may have any number of slots.
     frame_shape: (H, W, C).
-    frames: T; the program has as many copies of a time step.
+    frames: T of the episodes, >= 1.
     batch_size: B.
     condition_size: A, of the paper's c_t.
 
   Returns:
-    The cost of one pass forward and backward on the default device. Not every
-    backend's analysis sees into its own libraries.
+    The number of operations, extrapolated from T 2 and 3. It follows the
+    default device: not every backend's analysis sees into its own libraries.
+  """
+  few, more = (
+    compiled_step(model, frame_shape, count, batch_size, condition_size)
+    for count in (_FEW, _MORE)
+  )
+  return few + (frames - _FEW) * (more - few)
+
+
+def compiled_step(
+  model: TemporalVAE,
+  frame_shape: tuple[int, int, int],
+  frames: int,
+  batch_size: int,
+  condition_size: int = 0,
+) -> float:
+  """Compiles a training step without loops and returns its operations.
+
+  The sequence is taken from its middle, so that all time steps are alike: it
+  starts from a state that is given, and the gradient of that is taken, too;
+  what the last step leaves in the memory counts in the objective.
+
+  Args:
+    model: as in `training_step`.
+    frame_shape: (H, W, C).
+    frames: T; the program has as many copies of a time step.
+    batch_size: B.
+    condition_size: A.
+
+  Returns:
+    XLA's count for the compiled program.
   """
   episode = (
     jnp.zeros((frames, batch_size, *frame_shape)),
@@ -77,13 +92,20 @@ def compiled_cost(
   variables = build.variable_shapes(model, frame_shape, condition_size)
   state = jax.eval_shape(begin, variables)
   params = variables.pop('params')
-  gradient = jax.value_and_grad(_objective, argnums=(1, 2), allow_int=True)
-  with derivatives.written_out():
-    lowered = jax.jit(gradient, static_argnums=0).lower(
-      model, params, state, variables, *episode
+  optimizer = train.adam(1e-3)
+  moments = jax.eval_shape(optimizer.init, params)
+
+  def update(params, moments, state, others, *episode):
+    gradient = jax.value_and_grad(_objective, argnums=(1, 2), allow_int=True)
+    loss, (gradients, of_state) = gradient(
+      model, params, state, others, *episode
     )
-  cost = lowered.compile(_SOON).cost_analysis()
-  return Cost(cost['flops'], cost.get('transcendentals', 0.0))
+    updates, moments = optimizer.update(gradients, moments, params)
+    return optax.apply_updates(params, updates), moments, loss, of_state
+
+  with derivatives.written_out():
+    lowered = jax.jit(update).lower(params, moments, state, variables, *episode)
+  return lowered.compile(_COMPILER_OPTIONS).cost_analysis()['flops']
 
 
 def _objective(
@@ -95,16 +117,16 @@ def _objective(
   condition: Array,
   noise: Array,
 ) -> Array:
-  """The negative bound, and something of what the last step leaves behind."""
+  """Returns the negative bound plus the squares of the last state."""
   variables = {'params': params, **others}
 
-  def train(method, *args):
-    made, _ = model.apply(
+  def apply(method, *args):
+    outputs, _ = model.apply(
       variables, *args, True, method=method, mutable=['batch_stats']
     )
-    return made
+    return outputs
 
-  features = train('encode', frames)
+  features = apply('encode', frames)
   steps = []
   for inputs in zip(features, condition, noise, strict=True):
     state, step = model.apply(variables, state, *inputs, method='step')
@@ -113,10 +135,10 @@ def _objective(
     jnp.stack([getattr(step, name) for step in steps])
     for name in ('z', 'context', 'kl')
   )
-  likelihood = train('decode', z, context).log_likelihood(frames)
-  left = [
+  likelihood = apply('decode', z, context).log_likelihood(frames)
+  squares = [
     jnp.sum(jnp.square(leaf))
     for leaf in jax.tree.leaves(state)
     if jnp.issubdtype(leaf.dtype, jnp.floating)
   ]
-  return kl.sum() - likelihood.sum() + sum(left)
+  return kl.sum() - likelihood.sum() + sum(squares)

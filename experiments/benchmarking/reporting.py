@@ -100,15 +100,13 @@ def cores(rows: Sequence[Mapping[str, Any]]) -> Table:
 
 
 def roofline(rows: Sequence[Mapping[str, Any]]) -> Table:
-  """One row for each measured step, from `machine.as_row`."""
+  """One row for each measured step, from `roofline.as_row`."""
   table = _table(
     'Training steps beside the least that they can take',
     'model',
     'R',
     'GFLOP',
-    'MB',
     'roofline ms',
-    'bound by',
     'measured ms',
     'fraction',
   )
@@ -117,9 +115,7 @@ def roofline(rows: Sequence[Mapping[str, Any]]) -> Table:
       row['model'],
       str(row['replicas']),
       f'{row["operations"] / 1e9:,.2f}',
-      f'{row["bytes"] / 1e6:,.1f}',
       _number(row['roofline_milliseconds']),
-      row['bound'],
       _number(row['milliseconds']),
       f'{row["fraction"]:.3f}',
     )

@@ -1,8 +1,7 @@
-"""What the machine can do, and how near to that a training step comes.
+"""Measures what the machine can do, and how near to that a training step comes.
 
-The roofline of a program is the time that its arithmetic would take at the
-machine's rate of matrix products, or its traffic at the bandwidth of memory,
-whichever is longer (Williams et al. 2009).
+The roof is the machine's own rate of matrix products (Williams et al. 2009,
+https://doi.org/10.1145/1498765.1498785): no program's arithmetic takes less.
 """
 
 import functools
@@ -14,12 +13,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from arithmetic import Work
-
 # An accelerator needs larger matrices to be full, and has the time for them.
 _CPU_SIDES = (512, 1024, 2048)
 _SIDES = (1024, 2048, 4096, 8192)
-_COPIED_BYTES = 2**28
 _PORTIONS = 7
 # Of a portion: a call that is timed alone pays for its dispatch.
 _LEAST_SECONDS = 0.05
@@ -51,8 +47,6 @@ class Machine(NamedTuple):
       CPU with all of its cores.
     core_operations: the same for each second of a core's time: what one core
       would do; None where the device is no CPU.
-    bytes: read and written a second where a large array is copied
-      over another.
   """
 
   platform: str
@@ -60,7 +54,6 @@ class Machine(NamedTuple):
   side: int
   operations: Rate
   core_operations: float | None
-  bytes: Rate
 
 
 class _Portions(NamedTuple):
@@ -72,7 +65,6 @@ class _Portions(NamedTuple):
 
 def measure(
   sides: Sequence[int] | None = None,
-  copied_bytes: int = _COPIED_BYTES,
   least_seconds: float = _LEAST_SECONDS,
 ) -> Machine:
   """Measures the default device, which should have nothing else to do.
@@ -80,7 +72,6 @@ def measure(
   Args:
     sides: of the square matrices that are tried; None takes 512 to 2048 on a
       CPU and 1024 to 8192 elsewhere.
-    copied_bytes: size of the array that is copied; larger than any cache.
     least_seconds: that a portion lasts.
 
   Returns:
@@ -100,56 +91,35 @@ def measure(
   core = None
   if device.platform == 'cpu' and product.cores.min() > 0:
     core = 2 * side**3 / float(product.cores.min())
-  count = max(1, copied_bytes // 4)
-  # Each number is read once and written once.
-  copy = _time_copy(count, least_seconds)
   return Machine(
     platform=device.platform,
     kind=device.device_kind,
     side=side,
     operations=_rate(2 * side**3, product.wall),
     core_operations=core,
-    bytes=_rate(8 * count, copy.wall),
-  )
-
-
-def roofline_seconds(work: Work, machine: Machine, replicas: int = 1) -> float:
-  """The least time that some work can take, in seconds.
-
-  Where all that is moved fits in a cache, as small models do in that of a large
-  CPU, the memory's share is no bound: caches are faster.
-
-  Args:
-    work: of one replica, such as `Arithmetic.total`.
-    machine: what it runs on.
-    replicas: how many do that work on the device, or on a CPU in all.
-  """
-  return replicas * max(
-    work.operations / machine.operations.best, work.bytes / machine.bytes.best
   )
 
 
 def as_row(
   model: str,
-  work: Work,
+  operations: float,
   machine: Machine,
   milliseconds: float,
   replicas: int = 1,
 ) -> dict[str, Any]:
-  """A measured step beside its roofline, as JSON has it.
+  """Returns a measured step beside its roofline, as JSON has it.
 
   Args:
     model: its name.
-    work: of one step of one replica.
+    operations: of one step of one replica.
     machine: what the step was measured on.
     milliseconds: that a step of all replicas took.
-    replicas: as of `roofline_seconds`.
+    replicas: how many do that work on the device, or on a CPU in all.
 
   Returns:
-    `model`, `replicas`, `operations` and `bytes` of all replicas,
-    `roofline_milliseconds`, `bound` ('arithmetic' or 'memory', whichever takes
-    longer), `milliseconds`, and `fraction`: the roofline's time over what was
-    measured, 1 where nothing is left to gain.
+    `model`, `replicas`, `operations` of all replicas, `roofline_milliseconds`,
+    the least that they can take, `milliseconds`, and `fraction`: the roofline's
+    time over the measured one, 1 where nothing is left to gain.
 
   Raises:
     ValueError: if `milliseconds` or `replicas` is not above 0.
@@ -158,16 +128,12 @@ def as_row(
     raise ValueError(
       f'{replicas} replicas took {milliseconds} ms; both must be above 0.'
     )
-  least = 1e3 * roofline_seconds(work, machine, replicas)
-  computing = work.operations / machine.operations.best
-  moving = work.bytes / machine.bytes.best
+  least = 1e3 * replicas * operations / machine.operations.best
   return {
     'model': model,
     'replicas': replicas,
-    'operations': replicas * work.operations,
-    'bytes': replicas * work.bytes,
+    'operations': replicas * operations,
     'roofline_milliseconds': least,
-    'bound': 'arithmetic' if computing >= moving else 'memory',
     'milliseconds': milliseconds,
     'fraction': least / milliseconds,
   }
@@ -185,42 +151,12 @@ def _multiply(a: jax.Array, b: jax.Array, out: jax.Array) -> jax.Array:
   return a @ b
 
 
-@functools.partial(
-  jax.jit, static_argnums=0, donate_argnums=2, keep_unused=True
-)
-def _write(
-  how: Callable[[jax.Array], jax.Array], source: jax.Array, out: jax.Array
-) -> jax.Array:
-  """`source`, or its negative, written over `out`.
-
-  New memory would be several times slower to write to.
-  """
-  del out
-  return how(source)
-
-
 def _time_product(side: int, least_seconds: float) -> _Portions:
   a, b = jax.random.normal(jax.random.key(0), (2, side, side))
   portions, _ = _time_portions(
     functools.partial(_multiply, a, b), jnp.zeros_like(a), least_seconds
   )
   return portions
-
-
-def _time_copy(count: int, least_seconds: float) -> _Portions:
-  """The faster of two ways.
-
-  On a CPU a plain copy is left to one core, which can do it past the caches;
-  what is computed is shared by all cores.
-  """
-  source, out = jnp.ones(count), jnp.zeros(count)
-  ways = []
-  for how in (jnp.copy, jnp.negative):
-    portions, out = _time_portions(
-      functools.partial(_write, how, source), out, least_seconds
-    )
-    ways.append(portions)
-  return min(ways, key=lambda portions: portions.wall.min())
 
 
 def _time_portions(

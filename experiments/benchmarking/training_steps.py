@@ -10,10 +10,9 @@ from typing import Any
 import jax
 import numpy as np
 
-import arithmetic
 import kept
 import naive_road
-from benchmarking import cores, roofline, timing
+from benchmarking import cores, flops, roofline, timing
 from benchmarking.pytorch import twin
 from gtmm_jax import presets, train
 from gtmm_jax.model import build
@@ -142,7 +141,7 @@ def measure(
 
   Yields:
     What --json holds, with one row more each time; after the last there are
-    `roofline`, rows of `machine.as_row`, `others`, rows as `benchmark_torch`
+    `roofline`, rows of `roofline.as_row`, `others`, rows as `benchmark_torch`
     has them, each with `ratios`: how many times as long its replica's step
     takes as that of each of our rows; and `remarks` on what was not timed
     or not counted.
@@ -159,11 +158,11 @@ def measure(
     name: value._asdict() if isinstance(value, roofline.Rate) else value
     for name, value in rates._asdict().items()
   }
-  work = _work(prepared[0]).total
+  operations = _operations(prepared[0])
   content['roofline'] = [
     roofline.as_row(
       prepared[0].settings.model,
-      work,
+      operations,
       rates,
       row['step_milliseconds']['median'],
       # Those of the CPU's devices share what there is.
@@ -171,11 +170,6 @@ def measure(
     )
     for row in content['rows']
   ]
-  settings = prepared[0].settings
-  if settings.top_k or settings.without != 'none':
-    content['remarks'].append(
-      'The least time is that of a memory that reads all slots, with all parts.'
-    )
   if naive:
     content['others'].append(_time_naive(prepared[0], seconds))
   if modes:
@@ -220,15 +214,14 @@ def slots(prepared: Run) -> int | None:
   return getattr(prepared.problem.model.core, 'slots', None)
 
 
-def _work(prepared: Run) -> arithmetic.Arithmetic:
-  return arithmetic.training_step(
-    prepared.settings.model,
-    prepared.preset,
+def _operations(prepared: Run) -> float:
+  """Returns the operations of one replica's training step."""
+  return flops.training_step(
+    prepared.problem.model,
     prepared.images.training.shape[-3:],
     prepared.task.length,
     prepared.settings.batch_size,
     prepared.task.condition_size,
-    slots(prepared),
   )
 
 
