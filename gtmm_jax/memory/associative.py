@@ -158,15 +158,9 @@ class Associative(nn.RNNCellBase):
       reads, read_weights = mixed_reads.read_all(memory, keys, sought, holds)
     gates = nn.sigmoid(asked['gates'])
     gated = contract.beside_one_another(reads * gates)
+    calls = carry.calls + 1
     state = AssociativeState(
-      controller=controller,
-      memory=memory,
-      keys=keys,
-      key=key,
-      calls=carry.calls + 1,
-      read_weights=read_weights,
-      shares=shares,
-      gates=gates,
+      controller, memory, keys, key, calls, read_weights, shares, gates
     )
     return state, jnp.concatenate([gated, h], axis=-1)
 
