@@ -15,7 +15,9 @@ from gtmm_jax import records
 from studies import grid_file, tables
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
+FOLDER = ROOT / 'experiments' / 'results'
 README = (ROOT / 'README.md').read_text()
+RESULTS = (FOLDER / 'README.md').read_text()
 MEMORY = ROOT / 'gtmm_jax' / 'memory'
 MEMORY_README = (MEMORY / 'README.md').read_text()
 TASKS_README = (ROOT / 'gtmm_jax' / 'tasks' / 'README.md').read_text()
@@ -23,6 +25,14 @@ EXAMPLES, MEMORY_EXAMPLES, TASKS_EXAMPLES = (
   re.findall(r'```python\n(.*?)```', text, re.DOTALL)
   for text in (README, MEMORY_README, TASKS_README)
 )
+DOCUMENTS = [
+  path.relative_to(ROOT)
+  for path in (
+    *ROOT.glob('*.md'),
+    *(ROOT / 'gtmm_jax').rglob('*.md'),
+    *(ROOT / 'experiments').rglob('*.md'),
+  )
+]
 CORES = {
   'LSTM': 'lstm',
   'Introspective': 'introspective',
@@ -160,41 +170,69 @@ def test_its_table_of_copying_is_that_of_the_result(core):
   assert _rows(rf'`{core}` \| (.*) \|$') == [' | '.join(cells)]
 
 
-def test_the_table_of_what_to_expect_is_that_of_the_result():
-  path = ROOT / 'experiments' / 'results' / 'small.json'
-  rows = []
-  for name, run in json.loads(path.read_text()).items():
-    # Others are told of in the text.
+def test_the_table_of_the_small_preset_is_that_of_the_result():
+  expected = []
+  for name, run in _result('small').items():
+    # Other orders of slots have a table of their own.
     if ',' not in name:
-      summary = records.summarise(run['evaluation'])
-      cells = [
-        f'{summary[metric].mean:.{places}f} ± '
-        f'{summary[metric].standard_error:.{places}f}'
-        for metric, places in (
-          ('kl_new', 2),
-          ('kl_predictable', 2),
-          ('ratio', 3),
-        )
-      ]
-      task, model = name.split('-')
-      rows.append((task, model, f'{run["settings"]["steps"]:,}', *cells))
-  number = r'([\d.]+ ± [\d.]+)'
-  told = re.findall(
-    rf'^\| `(\w+)` \| `(\w+)` \| ([\d,]+) \| [\d.]+ \| {number} \| {number} \| '
-    rf'{number} \|$',
-    README,
-    re.MULTILINE,
+      steps = f'{run["settings"]["steps"]:,}'
+      new, predictable, ratio = _means(run)
+      cells = (*name.split('-'), steps, new, predictable, ratio)
+      expected.append(cells)
+  rows = _rows_of_runs(RESULTS)
+  without_minutes = [(*row[:3], *row[4:]) for row in rows]
+  assert sorted(without_minutes) == sorted(expected)
+
+
+def test_the_six_rows_of_the_front_page_are_rows_of_that_table():
+  rows = _rows_of_runs(README)
+  assert len(rows) == 6
+  assert set(rows) < set(_rows_of_runs(RESULTS))
+
+
+def test_the_table_of_orders_is_that_of_the_result():
+  runs = _result('small')
+  for task, other in (
+    ('perfect_recall', 'arrival'),
+    ('dynamic_dependency', 'age'),
+  ):
+    name = f'{task}-introspective'
+    ratios = {
+      run['settings']['order']: _means(run)[2]
+      for run in (runs[name], runs[f'{name}, slots by {other}'])
+    }
+    steps = f'{runs[name]["settings"]["steps"]:,}'
+    row = f'| `{task}` | {steps} | {ratios["age"]} | {ratios["arrival"]} |'
+    assert row in RESULTS
+
+
+def test_the_dreamed_turns_are_as_close_as_the_result_has_them():
+  summary = records.summarise(
+    _result('small')['rotation-introspective']['evaluation']
   )
-  assert sorted(told) == sorted(rows)
+  dream, nearest = (
+    f'{summary[f"{name}_error"].mean:.3f}' for name in ('dream', 'copy')
+  )
+  assert re.search(
+    rf'^\| squared error.* \| {dream} \| {nearest} \|$', TASKS_README, re.M
+  )
+  dream, nearest = (
+    _in_print(summary[f'{name}_similarity'], 3) for name in ('dream', 'copy')
+  )
+  assert f'| {dream} | {nearest} |' in TASKS_README
 
 
 @pytest.mark.parametrize(
-  'name, metric',
-  [('tasks', 'ratio'), ('memories', 'kl_last'), ('ablation', 'ratio')],
+  'name, metric, is_in_both',
+  [
+    ('tasks', 'ratio', True),
+    ('memories', 'kl_last', True),
+    ('memories', 'retrieval_ahead', False),
+    ('ablation', 'ratio', True),
+  ],
 )
-def test_the_table_of_a_study_is_that_of_its_result(name, metric):
-  path = ROOT / 'experiments' / 'results' / f'{name}.json'
-  cells = json.loads(path.read_text())
+def test_the_table_of_a_study_is_that_of_its_result(name, metric, is_in_both):
+  cells = _result(name)
   grid = grid_file.read(ROOT / 'experiments' / 'grids' / f'{name}.json')
   assert list(cells) == list(grid)
   for (flags, _), cell in zip(grid.values(), cells.values(), strict=True):
@@ -202,25 +240,74 @@ def test_the_table_of_a_study_is_that_of_its_result(name, metric):
     assert {name: recorded[name] for name in flags} == flags
     assert cell['step'] == flags['steps'] and not cell['failed_replicas']
   table = tables.matrix(cells, metric)
-  assert table in README
-  assert table in path.with_suffix('.md').read_text()
+  assert table in RESULTS
+  if is_in_both:
+    assert table in (FOLDER / f'{name}.md').read_text()
+
+
+@pytest.mark.parametrize('model', ['associative', 'introspective'])
+def test_the_times_of_two_memories_are_those_of_the_result(model):
+  path = FOLDER / 'performance' / f'dynamic_dependency_{model}.json'
+  steps = {
+    row['replicas']: round(row['step_milliseconds']['median'])
+    for row in json.loads(path.read_text())['rows']
+  }
+  assert f'| `{model}` | {steps[1]} | {steps[3]} |' in RESULTS
 
 
 def _rows(pattern):
-  """What a pattern finds of the rows of tables in that README."""
+  """Returns what a pattern finds in the tables of the memory README."""
   return re.findall(rf'^\| {pattern}', MEMORY_README, re.MULTILINE)
 
 
-@pytest.mark.parametrize(
-  'document',
-  ['README.md', 'gtmm_jax/memory/README.md', 'gtmm_jax/tasks/README.md'],
-)
-def test_links_lead_to_files(document):
+def _rows_of_runs(document):
+  """Returns the rows of a table of task, model, steps, minutes and KL."""
+  number = r'([\d.]+ ± [\d.]+)'
+  return re.findall(
+    rf'^\| `(\w+)` \| `(\w+)` \| ([\d,]+) \| ([\d.]+) \| {number} \| '
+    rf'{number} \| {number} \|$',
+    document,
+    re.MULTILINE,
+  )
+
+
+def _result(name):
+  return json.loads((FOLDER / f'{name}.json').read_text())
+
+
+def _means(run):
+  """Returns KL of new and of predictable frames, and their ratio, in print."""
+  summary = records.summarise(run['evaluation'])
+  places = {'kl_new': 2, 'kl_predictable': 2, 'ratio': 3}
+  return [_in_print(summary[name], places[name]) for name in places]
+
+
+def _in_print(value, places):
+  return f'{value.mean:.{places}f} ± {value.standard_error:.{places}f}'
+
+
+@pytest.mark.parametrize('document', DOCUMENTS, ids=str)
+def test_links_lead_to_files_and_headings(document):
   path = ROOT / document
-  links = re.findall(r'\]\(([^)#:]+)\)', path.read_text())
-  assert links
-  for link in links:
-    assert (path.parent / link).exists(), link
+  for link in re.findall(r'\]\(([^):]+)\)', path.read_text()):
+    name, _, heading = link.partition('#')
+    target = path.parent / name if name else path
+    assert target.exists(), link
+    if heading:
+      assert heading in _headings(target.read_text()), link
+
+
+def _headings(text):
+  """Returns the names by which a web page links to a document's headings."""
+  titles = re.findall(r'^#+ (.*)$', text, re.MULTILINE)
+  return [
+    re.sub(r'[^\w\- ]', '', title.lower()).replace(' ', '-') for title in titles
+  ]
+
+
+@pytest.mark.parametrize('document, lines', [('README.md', 150)])
+def test_what_a_newcomer_reads_first_is_short(document, lines):
+  assert len((ROOT / document).read_text().splitlines()) <= lines
 
 
 def test_the_map_names_every_module():
