@@ -18,6 +18,7 @@ _LONGEST = 300
 _DOCUMENTED = [
   'gtmm_jax/checkpoints',
   'gtmm_jax/records',
+  'gtmm_jax/tasks/rooms',
   'launch',
 ]
 _WORDS = 20

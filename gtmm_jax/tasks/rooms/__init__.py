@@ -1,11 +1,14 @@
-"""Rooms: random mazes, and a camera that looks at them.
+"""Rooms: random mazes, and frames of them from a camera inside.
 
-scenes.py     what a room is: arrays
-mazes.py      draws one at random, and places for a camera
-sampler.py    rooms for training, and rooms held out
-raycast.py    renders a scene, as a function of it and the camera's pose
-view.py       the camera; walls.py, outlines.py: where walls and things are in
-              its frame; columns.py: from there to pixels
+scenes.py      the arrays that describe a room
+furnishing.py  draws textures, paintings, things, sky and buildings
+mazes.py       draws a maze with all of these, and places for a camera
+sampler.py     rooms for training, and held-out rooms
+raycast.py     renders a scene, seen from a camera's pose, with
+  view.py      the camera
+  walls.py     the walls that rays meet
+  outlines.py  the posts, balls and cones before them
+  columns.py   the pixels of each column
 """
 
 from gtmm_jax.tasks.rooms.mazes import VERSION, draw_place, make_scene

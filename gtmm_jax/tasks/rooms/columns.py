@@ -1,13 +1,13 @@
-"""From what stands along a ray to a column of pixels.
+"""Columns of pixels, computed from what is seen along rays.
 
-A slice is an upright strip of a frame, as wide as a part of a pixel. What is in
-it is known exactly: at which row sky, roofs, wall and floor begin, where a
-painting, a line between bricks or a ball is. A pixel has the mean of that over
+A slice is a vertical strip of a frame, a fraction of a pixel wide. Its contents
+are known exactly: the rows where sky, roofs, wall and floor begin, and where a
+painting, a line between bricks or a ball is. A pixel is the mean of these over
 its height, so that nothing needs to be sampled. Where the edges of two things,
-one before the other, run through one pixel, the nearer counts as spread evenly
-over it.
+one before the other, are in the same pixel, the nearer one is treated as spread
+evenly over it.
 
-Rows are counted from the top of the frame, in pixels and parts of them.
+Rows are measured from the top of the frame in pixels and need not be integers.
 """
 
 from typing import NamedTuple
@@ -18,23 +18,24 @@ import numpy as np
 
 Array = jax.Array
 
-# How bright the floor is at the horizon, where it is 1 nearby.
+# Brightness of the floor at the horizon; nearby it is 1.
 _DARK = 0.6
 
 
 class Backdrop(NamedTuple):
-  """Sky, roofs, wall and floor, one below the other, of W slices.
+  """Sky, roofs, wall and floor of W slices, one below the other.
 
   Attributes:
-    far: [W], row where the farther row of buildings begins.
-    near: [W], where the nearer one begins, not above `far`.
-    top: [W], where the wall begins, not above `near`.
-    bottom: [W], where the floor begins, below `top`.
-    high: [W], what a row adds to the share of the upper sky's colour.
-    close: [W], what a row adds to the brightness of the floor.
+    far: [W], row where the far building begins.
+    near: [W], row where the near building begins, not above `far`.
+    top: [W], row where the wall begins, not above `near`.
+    bottom: [W], row where the floor begins, below `top`.
+    high: [W], change per row in the share of the upper sky's colour.
+    close: [W], change per row in the brightness of the floor.
     building: [3, W], colour of the far building.
-    facade: [2, 3, W], colours of the near building: of windows, and between.
-    wall: [2, 3, W], the wall's two colours in its light.
+    facade: [2, 3, W], colours of the near building: of windows and of the wall
+      between them.
+    wall: [2, 3, W], the two colours of the wall as lit.
   """
 
   far: Array
@@ -53,10 +54,10 @@ class Courses(NamedTuple):
 
   Attributes:
     phase: height at row 0, in pairs of courses.
-    pitch: what a row takes from it.
-    line: part of two courses that is one line.
-    even: part of the slice that is joint, in the lowest course and every other.
-    odd: likewise, in the others.
+    pitch: decrease of height per row, in pairs of courses.
+    line: height of one line as a fraction of two courses.
+    even: fraction of the slice that is joint in courses 0, 2, ... from below.
+    odd: fraction of the slice that is joint in courses 1, 3, ...
   """
 
   phase: Array
@@ -67,14 +68,14 @@ class Courses(NamedTuple):
 
 
 class Painting(NamedTuple):
-  """A painting on the wall.
+  """The paintings on the walls.
 
   Attributes:
-    rows: [4, 2, W], where its whole, what is inside its frame, its lower part
-      and its disc begin and end.
-    shares: [2, W], parts of the slice that the whole and the inside have.
-    colors: [4, 3, W], in their light, of frame, upper part, lower part
-      and disc.
+    rows: [4, 2, W], first and last row of the whole painting, of the inside of
+      its frame, of its lower part and of its disc.
+    shares: [2, W], fractions of the slice that the whole painting and the
+      inside of its frame cover.
+    colors: [4, 3, W], as lit, of frame, upper part, lower part and disc.
   """
 
   rows: Array
@@ -83,16 +84,16 @@ class Painting(NamedTuple):
 
 
 class Outlines(NamedTuple):
-  """Things, the farthest first; all [K, W].
+  """The outlines of things, the farthest first; all [K, W].
 
   Attributes:
-    share: part of the slice that the thing has.
+    share: fraction of the slice that the thing covers.
     top: row where it begins.
     bottom: row where it ends.
-    phase: its shading at row 0; at 0 and below it is dark, from 1 on light.
-    pitch: what a row takes from it.
-    dark: brightness where it is dark.
-    light: what is added to that where it is light.
+    phase: shading at row 0: dark up to 0, light from 1 on.
+    pitch: decrease of shading per row.
+    dark: brightness where the thing is dark.
+    light: brightness to add where it is light.
   """
 
   share: Array
@@ -105,14 +106,14 @@ class Outlines(NamedTuple):
 
 
 class Slices(NamedTuple):
-  """All that is in W slices.
+  """The contents of W slices.
 
   Attributes:
-    backdrop: what hides nothing.
+    backdrop: sky, roofs, wall and floor.
     windows: courses of near buildings.
     bricks: courses of the wall.
     painting: on the wall.
-    outlines: of things before the wall.
+    outlines: of the things before the wall.
   """
 
   backdrop: Backdrop
@@ -125,23 +126,23 @@ class Slices(NamedTuple):
 def paint(
   slices: Slices, sky: Array, floor: Array, things: Array, height: int
 ) -> Array:
-  """Fills columns of pixels, each of which is the mean of its slices.
+  """Fills columns of pixels, each the mean of its slices.
 
   Args:
-    slices: with a leading axis, the slices of a column.
-    sky: [2, 3], colours at the horizon and high up.
+    slices: with a leading axis over the slices of a column.
+    sky: [2, 3], colours at the horizon and at the top.
     floor: [3], colour.
     things: [K, 3], colours in the order of the outlines.
     height: H, rows of the frame.
 
   Returns:
-    [H, W, 3] in [0, 1].
+    The frame, [H, W, 3] in [0, 1].
   """
   rows = np.arange(height, dtype=np.float32)[:, None]
   count = len(slices.backdrop.top)
   channels = [0.0] * 3
   for number in range(count):
-    # [..., 1, W] beside rows [H, 1].
+    # [..., 1, W], to be broadcast against rows [H, 1].
     part = jax.tree.map(lambda x, i=number: x[i][..., None, :], slices)
     backdrop = part.backdrop
     second = (
@@ -152,11 +153,11 @@ def paint(
       value = _behind(backdrop, second, rows, height / 2, i, sky, floor[i])
       value = _hang(value, part.painting, rows, i)
       channels[i] += _stand(value, part.outlines, rows, things[:, i])
-  # Rounding alone leads out of the range.
+  # Only rounding can leave the range.
   return jnp.clip(jnp.stack(channels, -1) / count, 0, 1)
 
 
-# `where` in place of `minimum` and `maximum`, which look for NaN as well.
+# `where` instead of `minimum` and `maximum`, which also check for NaN.
 def _less(x: Array, y: Array | float) -> Array:
   return jnp.where(x < y, x, y)
 
@@ -166,18 +167,21 @@ def _more(x: Array, y: Array | float) -> Array:
 
 
 def _covered(rows: Array, begin: Array, end: Array) -> Array:
-  """Part of each pixel that is between two rows, [H, W]."""
+  """Computes the fraction of each pixel between two rows, [H, W]."""
   return _more(_less(rows + 1, end) - _more(rows, begin), 0.0)
 
 
 def _second(courses: Courses, top: Array, bottom: Array, rows: Array) -> Array:
-  """Part of each pixel that is line or joint, between two rows, [H, W]."""
+  """Computes the fraction [H, W] of each pixel that is line or joint.
+
+  Counts only what is between the rows `top` and `bottom`.
+  """
   line, even, odd = courses.line, courses.even, courses.odd
   body = 0.5 - line
   pair = 2 * line + body * (even + odd)
 
   def below(row):
-    """Lines and joints up to the height of a row, in pairs of courses."""
+    """Integrates lines and joints up to a row's height, in pairs of courses."""
     height = courses.phase - _less(_more(row, top), bottom) * courses.pitch
     whole = jnp.floor(height)
     part = height - whole
@@ -190,7 +194,7 @@ def _second(courses: Courses, top: Array, bottom: Array, rows: Array) -> Array:
       + odd * _more(upper - line, 0.0)
     )
 
-  # A quotient last: a CPU's compiler makes those once for all three channels.
+  # Divides last, because XLA on a CPU then shares it between three channels.
   return (below(rows) - below(rows + 1)) / courses.pitch
 
 
@@ -203,8 +207,8 @@ def _behind(
   sky: Array,
   floor: Array,
 ) -> Array:
-  """One channel of sky, buildings, wall and floor, [H, W]."""
-  # Colours that change steadily have the mean that they have half-way.
+  """Computes one channel of sky, buildings, wall and floor, [H, W]."""
+  # The mean of a linear gradient is its value at the midpoint.
   on_sky = _more(_less(backdrop.far - rows, 1.0), 0.0)
   high = _less((middle - rows - 0.5 * on_sky) * backdrop.high, 1.0)
   on_floor = _more(_less(rows + 1 - backdrop.bottom, 1.0), 0.0)
@@ -224,7 +228,7 @@ def _behind(
 
 
 def _hang(value: Array, painting: Painting, rows: Array, channel: int) -> Array:
-  """One channel with a painting on it, [H, W]."""
+  """Draws the painting over one channel, [H, W]."""
   whole, inside, lower, disc = (_covered(rows, *x) for x in painting.rows)
   frame_color, upper_color, lower_color, disc_color = painting.colors[
     :, channel
@@ -240,7 +244,7 @@ def _hang(value: Array, painting: Painting, rows: Array, channel: int) -> Array:
 def _stand(
   value: Array, outlines: Outlines, rows: Array, colors: Array
 ) -> Array:
-  """One channel with things before it, [H, W]."""
+  """Draws the things over one channel, [H, W]."""
   for thing, color in zip(zip(*outlines, strict=True), colors, strict=True):
     share, top, bottom, phase, pitch, dark, light = thing
     shade = _less(_more(phase - rows * pitch, 0.0), 1.0)

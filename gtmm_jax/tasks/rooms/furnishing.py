@@ -1,6 +1,6 @@
-"""What is in a maze: looks of walls, paintings, things, sky and buildings.
+"""Random textures of walls, paintings, things, sky and buildings.
 
-All functions make of random numbers from 0 to 1 what is to be random.
+All functions take uniform random numbers from 0 to 1, not keys.
 """
 
 import jax
@@ -15,9 +15,9 @@ ArrayLike = jax.typing.ArrayLike
 STYLES = 5
 CANVASES = 6
 THINGS = 6
-# Around the horizon, in each of two rows.
+# Places for buildings around the horizon, in each of two rows.
 BUILDINGS = 36
-# Probability of a building at a place of the far row, and of the near one.
+# Probability of a building at a place in the far row, and in the near row.
 _BUILDING = np.array([[0.85], [0.55]], np.float32)
 # Width of a painting's frame.
 _FRAME = 0.035
@@ -37,12 +37,12 @@ PATTERNS = np.array(
   ],
   np.float32,
 )
-# Those of two colours; the others have two shades of one.
+# Patterns with two colours; the others have two shades of one colour.
 _TWO_COLORS = np.array([0, 0, 1, 1, 0, 1, 0, 0], bool)
 
 
 def within(draws: Array, low: ArrayLike, high: ArrayLike) -> Array:
-  """Numbers from `low` to `high`, of numbers from 0 to 1."""
+  """Scales numbers from the range 0 to 1 to the range `low` to `high`."""
   low, high = (
     np.array(limit, np.float32, ndmin=draws.ndim) for limit in (low, high)
   )
@@ -50,7 +50,7 @@ def within(draws: Array, low: ArrayLike, high: ArrayLike) -> Array:
 
 
 def color(hue: Array, saturation: Array, value: Array) -> Array:
-  """Colours [..., 3] of hues from 0 to 1, 0 for red."""
+  """Converts colours from HSV, each [...] in [0, 1], to RGB [..., 3]."""
   thirds = np.array([0.0, 4.0, 2.0], np.float32, ndmin=hue.ndim + 1)
   place = (hue[..., None] * 6 + thirds) % 6
   pure = jnp.clip(jnp.abs(place - 3) - 1, 0, 1)
@@ -58,7 +58,7 @@ def color(hue: Array, saturation: Array, value: Array) -> Array:
 
 
 def draw_styles(patterns: Array, draws: Array) -> Style:
-  """Styles of different patterns, of numbers [8] and [5, STYLES]."""
+  """Draws styles with different patterns, from numbers [8] and [5, STYLES]."""
   kind = jnp.argsort(patterns)[:STYLES]
   course, line, space, joint, shift = jnp.asarray(PATTERNS)[kind].T
   hue, saturation, value, shade, other = draws
@@ -76,7 +76,7 @@ def draw_styles(patterns: Array, draws: Array) -> Style:
 
 
 def draw_canvases(sizes: Array, colors: Array) -> Canvas:
-  """Paintings, of numbers [5, CANVASES] and [3, 4, CANVASES]."""
+  """Draws paintings, from numbers [5, CANVASES] and [3, 4, CANVASES]."""
   hue, saturation, value = jnp.moveaxis(colors, 1, 2)
   # Frames are dark, upper parts and discs bright.
   saturation = within(saturation, [0.3, 0.4, 0.5, 0.7], [0.7, 0.8, 0.9, 1.0])
@@ -95,8 +95,8 @@ def draw_canvases(sizes: Array, colors: Array) -> Canvas:
 
 
 def draw_things(cells: Array, draws: Array, solid: Array) -> Things:
-  """Things in different free cells, of numbers [N * N] and [8, THINGS]."""
-  # There are 16 free cells at least.
+  """Draws things in distinct free cells, from [N * N] and [8, THINGS]."""
+  # There are at least 16 free cells.
   scores = jnp.where(solid.reshape(-1), -1.0, cells)
   cell = jnp.argsort(-scores)[:THINGS]
   kind = jnp.floor(3 * draws[0]).astype(jnp.int32)
@@ -115,7 +115,7 @@ def draw_things(cells: Array, draws: Array, solid: Array) -> Things:
 
 
 def draw_sky(draws: Array, buildings: Array) -> Sky:
-  """Sky and buildings, of numbers [4] and [6, 2, BUILDINGS]."""
+  """Draws sky and buildings, from numbers [4] and [6, 2, BUILDINGS]."""
   height = within(buildings[0] ** 2, [[0.12], [0.18]], [[0.34], [0.52]])
   hue, saturation, value, shade = buildings[2:]
   # Haze: the far row is pale and blue.
@@ -127,10 +127,10 @@ def draw_sky(draws: Array, buildings: Array) -> Sky:
   walls = color(
     hue[1], within(saturation[1], 0.1, 0.4), within(value[1], 0.35, 0.7)
   )
-  # Windows are darker than their wall, or lighter.
+  # Windows are darker or lighter than their wall.
   shade = jnp.where(shade[1] < 0.6, 0.5, 0.7) + 0.6 * shade[1]
   windows = jnp.minimum(walls * shade[:, None], 1.0)
-  # From a blue sky to one before sunset.
+  # From the colours of a blue sky to those of a sunset.
   pale = color(
     within(draws[0] ** 3, 0.55, 1.1) % 1,
     within(draws[1], 0.12, 0.32),

@@ -1,7 +1,7 @@
 """Random mazes, and places in them for a camera.
 
-A maze has 4 x 4 chambers, one cell each, at odd x and y. Between two of them is
-a cell that is a wall or a way; where four of them meet is a pillar or nothing.
+A maze has 4 x 4 chambers, one cell each, at odd x and y. The cell between two
+chambers is a wall or open; the cell between four chambers is a pillar or open.
 """
 
 import math
@@ -15,18 +15,19 @@ from gtmm_jax.tasks.rooms.scenes import CELLS, Scene
 
 Array = jax.Array
 
-# Raise it with every change of what is drawn: checksums are made of it.
+# Increase it whenever the drawn rooms change: checksums are computed from it.
 VERSION = 1
 
 _CHAMBERS = (CELLS - 1) // 2
 
-# Probabilities: that a wall between two chambers is open without need, that a
-# pillar beside a way is gone, that a painting hangs on a side of a cell.
+# Probabilities: that a wall between chambers that are connected otherwise is
+# removed, that a pillar beside an open cell is removed, that there is a
+# painting on a side of a cell.
 _OPEN = 0.5
 _NO_PILLAR = 0.6
 _PAINTING = 0.4
 
-# Random numbers of each part of a scene.
+# Shapes of the random numbers for each part of a scene.
 _DRAWS = {
   'maze': (5, _CHAMBERS, _CHAMBERS),
   'lines': (4, CELLS),
@@ -44,8 +45,8 @@ _DRAWS = {
 
 
 def make_scene(key: Array) -> Scene:
-  """Draws a maze and all that is in it; pure, runs inside `jax.jit`."""
-  # All at once, which is quicker to compile.
+  """Draws a maze with everything in it; runs inside `jax.jit`."""
+  # Drawing all numbers in one call is quicker to compile.
   sizes = [math.prod(shape) for shape in _DRAWS.values()]
   numbers = jax.random.uniform(key, (sum(sizes),), jnp.float32)
   parts = jnp.split(numbers, np.cumsum(sizes)[:-1])
@@ -54,7 +55,7 @@ def make_scene(key: Array) -> Scene:
     for (name, shape), part in zip(_DRAWS.items(), parts, strict=True)
   }
   solid = _maze(draws['maze'])
-  # One style for all sides that lie in one line: walls are of one piece.
+  # All sides in one line have the same style, so that walls look continuous.
   lines = jnp.floor(draws['lines'] * furnishing.STYLES).astype(jnp.int32)
   shape = (2, CELLS, CELLS)
   texture = jnp.concatenate(
@@ -85,14 +86,14 @@ def make_scene(key: Array) -> Scene:
 
 
 def draw_place(key: Array, scene: Scene) -> Array:
-  """Draws a place for a camera: a free cell without a thing, each as likely.
+  """Draws a place for a camera, in a random free cell without a thing.
 
   Returns:
     x and y, [2], at least 0.3 from every wall.
   """
   cell_key, key = jax.random.split(key)
   index = jnp.arange(CELLS, dtype=jnp.int32)
-  # By thing, row and column.
+  # Axes: thing, row and column.
   x, y = jnp.floor(scene.things.position).astype(jnp.int32).T[..., None, None]
   in_row, in_column = index[None, :, None] == y, index[None, None, :] == x
   taken = jnp.any(in_row & in_column, 0)
@@ -104,11 +105,10 @@ def draw_place(key: Array, scene: Scene) -> Array:
 
 
 def _maze(draws: Array) -> Array:
-  """Solid cells, bool [N, N], of a maze whose free cells hang together.
+  """Draws the solid cells, bool [N, N], of a maze with connected free cells.
 
-  Ways between chambers are a spanning tree, the least of random weights: what
-  is not joined by lighter ways is joined by this one. Then more walls are
-  opened, and pillars beside a way taken out.
+  The walls between chambers have random weights, and those of the minimum
+  spanning tree are removed. Then further walls and pillars are removed.
   """
   count = _CHAMBERS**2
   inner = np.arange(_CHAMBERS) < _CHAMBERS - 1
@@ -118,7 +118,7 @@ def _maze(draws: Array) -> Array:
   )
   east = jnp.where(can_east, draws[0], 2.0)
   north = jnp.where(can_north, draws[1], 2.0)
-  # The heaviest wall of the easiest path between any two chambers.
+  # The heaviest wall on a path between two chambers, minimised over paths.
   barrier = jnp.where(to_east > 0, east.reshape(-1, 1), 2.0)
   barrier = jnp.where(to_north > 0, north.reshape(-1, 1), barrier)
   barrier = jnp.minimum(barrier, barrier.T)
@@ -133,8 +133,8 @@ def _maze(draws: Array) -> Array:
   needs_north = jnp.sum(to_north * barrier, 1).reshape(square) >= north
   east = can_east & (needs_east | (draws[2] < _OPEN))
   north = can_north & (needs_north | (draws[3] < _OPEN))
-  # A pillar is north-east of its chamber. Four ways lead past it, two of that
-  # chamber, one of its northern and one of its eastern neighbour.
+  # A pillar is north-east of its chamber. Four cells are beside it: two belong
+  # to that chamber, one to its northern and one to its eastern neighbour.
   beside = east | north | jnp.roll(east, -1, 0) | jnp.roll(north, -1, 1)
   gone = can_east & can_north & beside & (draws[4] < _NO_PILLAR)
   lower = jnp.stack([jnp.ones_like(east), east], -1)

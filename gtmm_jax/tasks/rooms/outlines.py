@@ -1,4 +1,4 @@
-"""Where posts, balls and cones are in each slice of a frame."""
+"""The outlines of posts, balls and cones in each slice of a frame."""
 
 import jax
 import jax.numpy as jnp
@@ -10,15 +10,16 @@ from gtmm_jax.tasks.rooms.view import EYE, View, dim
 
 Array = jax.Array
 
-# Where light comes from, x and y.
+# Direction from which the light comes, x and y.
 _SUN = np.array([0.3, -0.95], np.float32)
 
 
 def farthest_first(things: Things, place: Array) -> Things:
-  """Puts things in an order in which the later hide the earlier.
+  """Sorts things so that later ones hide earlier ones.
 
-  Of two things on one ray the nearer has the smaller product of the distances
-  at which the ray enters and leaves, which is the same for all rays.
+  Of two things on one ray the nearer one has the smaller product of the
+  distances at which the ray enters and leaves it. That product, the power of
+  the camera's place with respect to a circle, is the same for all rays.
   """
   offset = things.position - place[None, :]
   order = jnp.argsort(things.radius**2 - jnp.sum(offset**2, -1))
@@ -28,13 +29,13 @@ def farthest_first(things: Things, place: Array) -> Things:
 def outline(
   things: Things, place: Array, view: View, reach: Array
 ) -> columns.Outlines:
-  """Where things are in each slice.
+  """Computes the outlines of things in each slice.
 
   Args:
     things: K of them, in free cells.
-    place: the camera's x and y, in none of them.
-    view: its rays.
-    reach: distance of the wall along each ray, [W].
+    place: x and y of the camera, which is inside none of them.
+    view: the camera's rays.
+    reach: horizontal distance of the wall along each ray, [W].
 
   Returns:
     Outlines [K, W] in the order of the things.
@@ -45,7 +46,7 @@ def outline(
   )
   east, north = ((x / view.length)[None, :] for x in view.direction)
   along, aside = x * east + y * north, y * east - x * north
-  # Half of the way that is inside the thing's foot.
+  # Half of the ray's chord through the thing's base.
   half = jnp.sqrt(jnp.maximum(radius**2 - aside**2, 0))
   near, far = along - half, along + half
   ahead = jnp.maximum(along, 0.1)
@@ -58,7 +59,7 @@ def outline(
   cone = _cone(along, aside, half, radius, height)
   top = view.row(jnp.where(is_ball, ball_top, jnp.where(is_post, lid, cone)))
   bottom = view.row(jnp.where(is_ball, ball_bottom, -EYE / near))
-  # A ball grows darker downwards; a post has a light lid.
+  # A ball is darker at the bottom; the top face of a post is light.
   pitch = jnp.where(is_ball, 1 / jnp.maximum(bottom - top, 1e-3), 1.0)
   end = jnp.where(is_ball, bottom - 0.5, view.row(rim))
   facing = (half * (-east * _SUN[0] - north * _SUN[1])) / radius
@@ -76,9 +77,10 @@ def outline(
 
 
 def _ball(along: Array, half: Array, radius: Array) -> tuple[Array, Array]:
-  """Slopes of the two lines of sight that touch a slice's circle.
+  """Computes the slopes of the two lines of sight tangent to a slice's circle.
 
-  Its middle is at (along, radius) above the floor, its radius is `half`.
+  The centre of the circle is at distance `along` and height `radius`; its
+  radius is `half`.
   """
   rise = radius - EYE
   root = half * jnp.sqrt(along**2 + rise**2 - half**2)
@@ -89,10 +91,10 @@ def _ball(along: Array, half: Array, radius: Array) -> tuple[Array, Array]:
 def _cone(
   along: Array, aside: Array, half: Array, radius: Array, height: Array
 ) -> Array:
-  """The slope of the highest line of sight that meets a cone in a slice.
+  """Computes the slope of the highest line of sight that meets a cone.
 
-  A cone's slice is bounded by a hyperbola. The line touches that, or the far
-  end of the foot where everything above is seen from above.
+  In a slice, a cone is bounded by a hyperbola. The line is tangent to it or, if
+  the camera sees the cone from above, meets the far end of the base.
   """
   steep, rise = height / radius, height - EYE
   squared = along**2 + aside**2

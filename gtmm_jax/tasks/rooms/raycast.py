@@ -1,7 +1,7 @@
-"""What a camera sees of a scene: a ray caster.
+"""A ray caster, which renders a scene as a camera sees it.
 
-A column of pixels is the mean of `RAYS` upright slices of it. Along the middle
-of each goes one ray, over the floor, until it meets a wall.
+A column of pixels is the mean of `RAYS` vertical slices. One ray per slice goes
+horizontally along its middle until it meets a wall.
 """
 
 import math
@@ -17,34 +17,35 @@ from gtmm_jax.tasks.rooms.walls import cast, joints, surface
 
 Array = jax.Array
 
-# Slopes at which the sky has its upper colour, and the floor its brightest.
+# Slopes at which the sky has its upper colour, and the floor is brightest.
 _ZENITH, _CLOSE = 0.8, 0.9
-# Windows in a row of a near building, slope from one row to the next, and the
-# part of either that is wall.
+# Windows per row of a near building, slope between rows of windows, and the
+# fraction of wall between windows in both directions.
 _WINDOWS, _STOREY, _BETWEEN = 4, 0.05, 0.45
 _TURN = 2 * np.pi
 
 
 def render(scene: Scene, pose: Array, height: int, width: int) -> Array:
-  """Draws what a camera sees.
+  """Renders what a camera sees of a scene.
 
   Args:
-    scene: the maze and all that is in it.
+    scene: the maze with everything in it.
     pose: x, y and heading, [3]; the heading in radians, counter-clockwise from
-      the east. The place must be in a free cell and in no thing.
+      the east. The place must be in a free cell and outside of things.
     height: H, of the frame in pixels.
-    width: W, which covers `FIELD_OF_VIEW`; pixels are square.
+    width: W, of the frame in pixels, which covers `FIELD_OF_VIEW`; pixels are
+      square.
 
   Returns:
-    [H, W, 3] in [0, 1], a function of scene and pose alone.
+    The frame, [H, W, 3] in [0, 1], a deterministic function of the arguments.
   """
   scene, pose = jax.tree.map(jnp.asarray, (scene, pose))
   focal = width / 2 / math.tan(FIELD_OF_VIEW / 2)
   middles = (np.arange(width * RAYS) + 0.5) / RAYS - width / 2
   right = (middles / focal).reshape(width, RAYS).T.astype(np.float32)
   things = outlines.farthest_first(scene.things, pose[:2])
-  # A loop, although it is short: a CPU's compiler keeps what comes out of a
-  # loop, and would else compute all of a slice again for each of its pixels.
+  # A short loop, because XLA on a CPU stores the results of a loop. Without it,
+  # XLA would compute a whole slice again for each of its pixels.
   slices = jax.lax.map(
     lambda right: _look(scene, things, pose, right, focal, height / 2), right
   )
@@ -61,7 +62,11 @@ def _look(
   focal: float,
   middle: float,
 ) -> columns.Slices:
-  """What is in W slices, whose middles are to the right by [W], at 1 ahead."""
+  """Computes what is seen in W slices.
+
+  `right` [W] tells how far the middles of the slices are to the right, at
+  distance 1.
+  """
   sine, cosine = jnp.sin(pose[2]), jnp.cos(pose[2])
   direction = cosine + right * sine, sine - right * cosine
   view = View(direction, jnp.sqrt(1 + right**2), focal, middle, 1 / RAYS)
@@ -76,7 +81,7 @@ def _look(
 def _backdrop(
   sky: Sky, wall: Array, view: View, reach: Array
 ) -> tuple[columns.Courses, columns.Backdrop]:
-  """Windows of the near building; sky, roofs, wall and floor."""
+  """Computes the near building's windows, and sky, roofs, wall and floor."""
   count = sky.buildings.shape[1]
   # Places of buildings around the horizon, counter-clockwise.
   place = jnp.arctan2(view.direction[1], view.direction[0]) / _TURN * count

@@ -1,7 +1,7 @@
-"""Rooms to train on, and rooms that are never trained on.
+"""Training rooms and held-out rooms.
 
-A room is a scene of its own number, drawn where it is used: 2^24 are for
-training and as many, with other numbers, are held out.
+A room is a scene drawn from a number, when it is used: 2^24 numbers are for
+training, and the next 2^24 are held out.
 """
 
 import dataclasses
@@ -27,12 +27,12 @@ _COUNT = 2**24
 )
 @dataclasses.dataclass(frozen=True)
 class Rooms:
-  """Rooms that can be drawn; a pytree, to be handed to compiled programs.
+  """A range of rooms; a pytree, so that compiled programs can take it.
 
   Attributes:
     first: uint32, number of the first room.
-    count: int32, how many there are.
-    size: height and width of frames in pixels, no leaf.
+    count: int32, number of rooms.
+    size: height and width of frames in pixels; static, not a leaf.
   """
 
   first: Array | np.uint32
@@ -41,11 +41,11 @@ class Rooms:
 
   @property
   def shape(self) -> tuple[int, int, int]:
-    """Of a frame, [H, W, C]."""
+    """Shape of a frame, [H, W, C]."""
     return self.size, self.size, 3
 
   def draw(self, key: Array) -> Scene:
-    """Draws one of the rooms, each as likely."""
+    """Draws one of the rooms uniformly."""
     number = jax.random.randint(key, (), 0, self.count, np.int32)
     return make_room(self.first + number.astype(np.uint32))
 
@@ -70,10 +70,10 @@ class Sets(NamedTuple):
 
 
 def load(size: int) -> Sets:
-  """Both sets of rooms, seen in `size` x `size` pixels.
+  """Describes both sets of rooms, seen in `size` x `size` pixels.
 
   Raises:
-    ValueError: if `size` is below 1.
+    ValueError: `size` is below 1.
   """
   version = f'rooms, version {mazes.VERSION}'
   return Sets(
@@ -85,17 +85,17 @@ def load(size: int) -> Sets:
 
 
 def make_room(number: Array | int) -> Scene:
-  """The room of a number from 0 to 2^32 - 1; another number, another room."""
-  # A number is the same room whatever generator jax is told to take.
+  """Draws the room of a number from 0 to 2^32 - 1."""
+  # The room must not depend on jax's default generator.
   key = jax.random.key(0, impl='threefry2x32')
   return mazes.make_scene(jax.random.fold_in(key, number))
 
 
 def split(size: int = 32) -> tuple[Rooms, Rooms]:
-  """The rooms of training, and those held out, seen in `size` x `size` pixels.
+  """Returns training and held-out rooms, seen in `size` x `size` pixels.
 
   Raises:
-    ValueError: if `size` is below 1.
+    ValueError: `size` is below 1.
   """
   if size < 1:
     raise ValueError(

@@ -1,15 +1,15 @@
-"""What a room is: a maze of walls under the sky, with things in it.
+"""The arrays that describe a room: a maze under the sky, with things in it.
 
 A scene is a small pytree of arrays. `mazes.make_scene` draws one at random, and
-`raycast.render` shows what a camera sees of it. Cells of the maze are 1 x 1, x
-runs to the east and y to the north, heights are above the floor:
+`raycast.render` renders what a camera sees of it. Cells of the maze are 1 x 1,
+x points east and y points north, and heights are measured from the floor:
 
   walls       solid cells of a grid, all of one height; each of their four sides
-              has a texture, and may have a painting
+              has a texture and may have a painting
   things      posts, balls and cones that stand on the floor
-  sky         a gradient, before it two rows of buildings, infinitely far away
+  sky         a gradient behind two rows of buildings, infinitely far away
 
-Textures depend on where a point is in the world, so that they run on from one
+Textures are a function of world coordinates, so that they continue from one
 cell to the next.
 """
 
@@ -19,27 +19,30 @@ import jax
 
 Array = jax.Array
 
-# N, cells along a side of the grid, the outermost solid.
+# N, the number of cells along a side of the grid. Outermost cells are solid.
 CELLS = 9
 WALL_HEIGHT = 0.75
-# Of the side of a cell that a ray meets when it goes east, west, north, south.
+# The sides of a cell: the first is the one that a ray meets when it goes east,
+# the others when it goes west, north and south.
 SIDES = ('west', 'east', 'south', 'north')
 POST, BALL, CONE = range(3)
 
 
 class Style(NamedTuple):
-  """How walls look, or many ways with leading axes.
+  """The texture of walls, or many textures with leading axes.
 
-  A wall has two colours. It is laid in courses; a line of the second colour
-  runs along the foot of each, and joints of it stand in them at equal spaces.
+  A wall has two colours and consists of horizontal courses. At the bottom of
+  each course is a line of the second colour, and vertical joints of the same
+  colour divide the course at equal distances.
 
   Attributes:
-    colors: [2, 3], of the whole, and of lines and joints.
+    colors: [2, 3], the colour of the wall, and that of lines and joints.
     course: height of a course.
-    line: part of it that is line, from 0 to 1.
-    space: distance of joints.
-    joint: part of it that is joint, from 0 to 1.
-    shift: of the joints in every other course, as a part of their distance.
+    line: height of the line as a fraction of the course, from 0 to 1.
+    space: distance between joints.
+    joint: width of a joint as a fraction of that distance, from 0 to 1.
+    shift: offset of the joints in every other course, as a fraction of that
+      distance.
   """
 
   colors: Array
@@ -51,15 +54,15 @@ class Style(NamedTuple):
 
 
 class Canvas(NamedTuple):
-  """A painting, or many with leading axes; its middle is that of its wall.
+  """A painting in the middle of a side, or many with leading axes.
 
   Attributes:
-    colors: [4, 3], of its frame, its upper and lower part, and of a disc.
-    half_width: with its frame.
-    bottom: height above the floor, with its frame.
-    top: likewise.
+    colors: [4, 3], of the frame, the upper part, the lower part and the disc.
+    half_width: half of the width, including the frame.
+    bottom: height of the lower edge, including the frame.
+    top: height of the upper edge, including the frame.
     frame: width of the frame.
-    split: height above the floor of the border between its parts.
+    split: height of the border between upper and lower part.
     disc: radius of the disc, which rests on that border.
   """
 
@@ -73,13 +76,13 @@ class Canvas(NamedTuple):
 
 
 class Things(NamedTuple):
-  """What stands on the floor, K of them, none in the way of another.
+  """K things that stand on the floor and do not overlap.
 
   Attributes:
     kind: int32 [K], `POST`, `BALL` or `CONE`.
-    position: [K, 2], x and y of the middle.
-    radius: [K], of the foot, or of the ball.
-    height: [K], of posts and cones; a ball is as high as it is wide.
+    position: [K, 2], x and y of the centre.
+    radius: [K], of the base of posts and cones, or of the ball.
+    height: [K], of posts and cones; not used for balls.
     color: [K, 3].
   """
 
@@ -91,15 +94,15 @@ class Things(NamedTuple):
 
 
 class Sky(NamedTuple):
-  """What is seen above the walls.
+  """The sky and the buildings, which are visible above the walls.
 
   Attributes:
-    colors: [2, 3], at the horizon, and high up.
-    buildings: [2, M], slopes at which their roofs are seen, 0 for none, in the
-      far and in the near row. The first begins in the east, others follow
-      counter-clockwise; all are equally wide.
-    far_colors: [M, 3].
-    near_colors: [2, M, 3], of windows and of walls.
+    colors: [2, 3], at the horizon and at the top.
+    buildings: [2, M], the slopes at which the roofs of the far and the near row
+      are seen, 0 for no building. The first building begins in the east, the
+      others follow counter-clockwise; all are equally wide.
+    far_colors: [M, 3], of buildings in the far row.
+    near_colors: [2, M, 3], of windows and walls of buildings in the near row.
   """
 
   colors: Array
@@ -109,17 +112,17 @@ class Sky(NamedTuple):
 
 
 class Scene(NamedTuple):
-  """A maze and all that is in it; colours are in [0, 1].
+  """A maze with everything in it; colours are in [0, 1].
 
   Attributes:
-    solid: bool [N, N], by y and x; all on the border.
-    texture: int32 [4, N, N], which style each side of a cell has, in the order
-      of `SIDES`.
-    painting: int32 [4, N, N], which canvas hangs there, -1 for none.
-    styles: of textures, with a leading axis.
+    solid: bool [N, N], by y and x; true on the border.
+    texture: int32 [4, N, N], index of the style of each side of a cell, in the
+      order of `SIDES`.
+    painting: int32 [4, N, N], index of the canvas on each side, -1 for none.
+    styles: with a leading axis.
     canvases: with a leading axis.
     things: on the floor.
-    floor: [3], its colour.
+    floor: [3], colour of the floor.
     sky: above the walls.
   """
 

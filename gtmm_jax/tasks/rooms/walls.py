@@ -1,4 +1,4 @@
-"""Where rays meet walls, and what is on the walls there."""
+"""The points where rays meet walls, and the textures and paintings there."""
 
 from typing import NamedTuple
 
@@ -12,20 +12,20 @@ from gtmm_jax.tasks.rooms.view import EYE, View, dim
 
 Array = jax.Array
 
-# How bright sides are, in the order of `SIDES`.
+# Brightness of the sides, in the order of `SIDES`.
 _LIGHT = np.array([0.72, 0.92, 1.0, 0.82], np.float32)
 
 
 class Hit(NamedTuple):
-  """Where rays meet walls; all [W].
+  """The points where rays meet walls; all [W].
 
   Attributes:
     distance: to the wall, as a multiple of the ray's direction.
-    side: int32, of the cell, in the order of `SIDES`.
-    row: int32, the cell's y.
-    column: int32, the cell's x.
+    side: int32, side of the cell, in the order of `SIDES`.
+    row: int32, y of the cell.
+    column: int32, x of the cell.
     place: coordinate along the wall, x or y.
-    spread: how much of the wall the slice covers.
+    spread: width of wall that the slice covers.
   """
 
   distance: Array
@@ -47,7 +47,7 @@ def cast(
     direction: x and y of each ray.
     width: of a slice, at distance 1.
   """
-  # No ray runs along a line of the grid.
+  # Avoids rays parallel to a line of the grid.
   step_x, step_y = (jnp.where(abs(x) < 1e-6, 1e-6, x) for x in direction)
   x, column = _cross(solid.T, place[0], place[1], step_x, step_y)
   y, row = _cross(solid, place[1], place[0], step_y, step_x)
@@ -72,20 +72,21 @@ def cast(
 def _cross(
   solid: Array, start: Array, other: Array, step: Array, other_step: Array
 ) -> tuple[Array, Array]:
-  """The first line of the grid, of one kind, behind which a cell is solid.
+  """Finds the first grid line of one axis behind which a cell is solid.
 
-  Whether a cell is solid is a bit of a whole number, of which there is one for
-  each line: that spares a look-up for every ray and line.
+  The solid cells behind a line are the bits of one integer, which avoids a
+  look-up per ray and line.
 
   Args:
-    solid: bool [N, N], by the coordinate that lines have, then by the other.
-    start: the place's coordinate that lines have.
-    other: its other one.
-    step: the direction's coordinate that lines have.
-    other_step: its other one.
+    solid: bool [N, N], by the coordinate along the axis, then by the other.
+    start: coordinate of the camera along the axis.
+    other: its other coordinate.
+    step: component of the rays' direction along the axis, [W].
+    other_step: the other component, [W].
 
   Returns:
-    Distance, and where the cell is along `step`.
+    Distance as a multiple of the direction, and the cell's coordinate along
+    the axis; both [W].
   """
   count = len(solid)
   bits = np.uint32(1) << np.arange(count, dtype=np.uint32)
@@ -93,8 +94,8 @@ def _cross(
   bits = jnp.sum(bits, 1, dtype=jnp.uint32)
   ahead, inverse = step > 0, 1 / step
 
-  def meet(line, found):
-    nearest, cell = found
+  def meet(line, nearest_hit):
+    nearest, cell = nearest_hit
     line = line.astype(jnp.int32)
     distance = (line.astype(jnp.float32) - start) * inverse
     met = other + distance * other_step
@@ -110,9 +111,9 @@ def _cross(
 
 
 def _pick(table: Array, index: Array) -> Array:
-  """Rows of a small table, [A, ...], by index [W]: [..., W].
+  """Looks up rows of a small table [A, ...] by index [W], as [..., W].
 
-  Comparisons with each are quicker on a CPU than look-ups.
+  On a CPU, comparing with each index is quicker than gathering.
   """
   rows = table[..., None]
   picked = jnp.broadcast_to(rows[0], rows.shape[1:-1] + index.shape)
@@ -125,17 +126,16 @@ def _pick(table: Array, index: Array) -> Array:
 def surface(
   scene: Scene, hit: Hit, view: View, reach: Array
 ) -> tuple[columns.Courses, Array, columns.Painting]:
-  """What is on the walls.
+  """Returns the texture and the painting of the walls that rays meet.
 
   Args:
     scene: the maze.
     hit: where rays meet walls.
-    view: of the rays.
-    reach: how far that is over the floor, [W].
+    view: the rays.
+    reach: horizontal distance to the wall, [W].
 
   Returns:
-    Courses of the wall, its two colours in its light, [2, 3, W], and the
-    painting on it.
+    The courses of the wall; its two colours as lit, [2, 3, W]; the painting.
   """
   light = jnp.asarray(_LIGHT)[hit.side] * dim(reach)
   face = (hit.side * CELLS + hit.row) * CELLS + hit.column
@@ -143,7 +143,7 @@ def surface(
   style = jax.tree.map(lambda x: _pick(x, texture), scene.styles)
   low, high = hit.place - hit.spread / 2, hit.place + hit.spread / 2
   shift = style.shift * style.space
-  # Of the height, in pairs of courses.
+  # Change of height from one row to the next, in pairs of courses.
   pitch = reach / view.scale / (2 * style.course)
   bricks = columns.Courses(
     phase=EYE / (2 * style.course) + view.middle * pitch,
@@ -183,7 +183,11 @@ def surface(
 
 
 def joints(low: Array, high: Array, space: Array, joint: Array) -> Array:
-  """Part of (low, high) that lies in the first `joint` of each `space`."""
+  """Computes the fraction of (low, high) that is joint.
+
+  There is a joint in the first fraction `joint` of each interval of length
+  `space`.
+  """
 
   def until(x):
     whole = jnp.floor(x)
