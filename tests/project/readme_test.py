@@ -11,6 +11,7 @@ import sys
 
 import pytest
 
+import gtmm_jax
 from gtmm_jax import records
 from studies import grid_file, tables
 
@@ -308,6 +309,11 @@ def _headings(text):
 @pytest.mark.parametrize('document, lines', [('README.md', 150)])
 def test_what_a_newcomer_reads_first_is_short(document, lines):
   assert len((ROOT / document).read_text().splitlines()) <= lines
+
+
+def test_the_citation_names_this_version():
+  text = (ROOT / 'CITATION.cff').read_text()
+  assert f'\nversion: {gtmm_jax.__version__}\n' in text
 
 
 def test_the_map_names_every_module():
