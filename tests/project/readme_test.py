@@ -2,7 +2,6 @@
 
 import dataclasses
 import importlib
-import json
 import os
 import pathlib
 import re
@@ -13,12 +12,9 @@ import pytest
 
 import gtmm_jax
 from gtmm_jax import records
-from studies import grid_file, tables
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-FOLDER = ROOT / 'experiments' / 'results'
 README = (ROOT / 'README.md').read_text()
-RESULTS = (FOLDER / 'README.md').read_text()
 MEMORY = ROOT / 'gtmm_jax' / 'memory'
 MEMORY_README = (MEMORY / 'README.md').read_text()
 TASKS_README = (ROOT / 'gtmm_jax' / 'tasks' / 'README.md').read_text()
@@ -154,137 +150,9 @@ def test_its_tables_have_every_setting_with_its_default(core):
   }
 
 
-@pytest.mark.parametrize('core', ['ntm', 'dnc', 'introspective', 'lru', 'lstm'])
-def test_its_table_of_copying_is_that_of_the_result(core):
-  path = ROOT / 'experiments' / 'results' / 'copy_task.json'
-  runs = json.loads(path.read_text())['runs']
-  runs = [run for run in runs if run['core'] == core]
-  columns = [
-    ['no' if run['learned_at'] is None else run['learned_at'] for run in runs],
-    [f'{run["bits"]:.3f}' for run in runs],
-    [f'{run["bits_by_length"][9]:.3f}' for run in runs],
-    [f'{run["bits_by_length"][19]:.3f}' for run in runs],
-    [round(run['seconds']) for run in runs],
-  ]
-  ends = [(str(min(found)), str(max(found))) for found in columns]
-  cells = [a if a == b else f'{a} to {b}' for a, b in ends]
-  assert _rows(rf'`{core}` \| (.*) \|$') == [' | '.join(cells)]
-
-
-def test_the_table_of_the_small_preset_is_that_of_the_result():
-  expected = []
-  for name, run in _result('small').items():
-    # Other orders of slots have a table of their own.
-    if ',' not in name:
-      steps = f'{run["settings"]["steps"]:,}'
-      new, predictable, ratio = _means(run)
-      cells = (*name.split('-'), steps, new, predictable, ratio)
-      expected.append(cells)
-  rows = _rows_of_runs(RESULTS)
-  without_minutes = [(*row[:3], *row[4:]) for row in rows]
-  assert sorted(without_minutes) == sorted(expected)
-
-
-def test_the_six_rows_of_the_front_page_are_rows_of_that_table():
-  rows = _rows_of_runs(README)
-  assert len(rows) == 6
-  assert set(rows) < set(_rows_of_runs(RESULTS))
-
-
-def test_the_table_of_orders_is_that_of_the_result():
-  runs = _result('small')
-  for task, other in (
-    ('perfect_recall', 'arrival'),
-    ('dynamic_dependency', 'age'),
-  ):
-    name = f'{task}-introspective'
-    ratios = {
-      run['settings']['order']: _means(run)[2]
-      for run in (runs[name], runs[f'{name}, slots by {other}'])
-    }
-    steps = f'{runs[name]["settings"]["steps"]:,}'
-    row = f'| `{task}` | {steps} | {ratios["age"]} | {ratios["arrival"]} |'
-    assert row in RESULTS
-
-
-def test_the_dreamed_turns_are_as_close_as_the_result_has_them():
-  summary = records.summarise(
-    _result('small')['rotation-introspective']['evaluation']
-  )
-  dream, nearest = (
-    f'{summary[f"{name}_error"].mean:.3f}' for name in ('dream', 'copy')
-  )
-  assert re.search(
-    rf'^\| squared error.* \| {dream} \| {nearest} \|$', TASKS_README, re.M
-  )
-  dream, nearest = (
-    _in_print(summary[f'{name}_similarity'], 3) for name in ('dream', 'copy')
-  )
-  assert f'| {dream} | {nearest} |' in TASKS_README
-
-
-@pytest.mark.parametrize(
-  'name, metric, is_in_both',
-  [
-    ('tasks', 'ratio', True),
-    ('memories', 'kl_last', True),
-    ('memories', 'retrieval_ahead', False),
-    ('ablation', 'ratio', True),
-  ],
-)
-def test_the_table_of_a_study_is_that_of_its_result(name, metric, is_in_both):
-  cells = _result(name)
-  grid = grid_file.read(ROOT / 'experiments' / 'grids' / f'{name}.json')
-  assert list(cells) == list(grid)
-  for (flags, _), cell in zip(grid.values(), cells.values(), strict=True):
-    recorded = cell['settings']
-    assert {name: recorded[name] for name in flags} == flags
-    assert cell['step'] == flags['steps'] and not cell['failed_replicas']
-  table = tables.matrix(cells, metric)
-  assert table in RESULTS
-  if is_in_both:
-    assert table in (FOLDER / f'{name}.md').read_text()
-
-
-@pytest.mark.parametrize('model', ['associative', 'introspective'])
-def test_the_times_of_two_memories_are_those_of_the_result(model):
-  path = FOLDER / 'performance' / f'dynamic_dependency_{model}.json'
-  steps = {
-    row['replicas']: round(row['step_milliseconds']['median'])
-    for row in json.loads(path.read_text())['rows']
-  }
-  assert f'| `{model}` | {steps[1]} | {steps[3]} |' in RESULTS
-
-
 def _rows(pattern):
   """Returns what a pattern finds in the tables of the memory README."""
   return re.findall(rf'^\| {pattern}', MEMORY_README, re.MULTILINE)
-
-
-def _rows_of_runs(document):
-  """Returns the rows of a table of task, model, steps, minutes and KL."""
-  number = r'([\d.]+ ± [\d.]+)'
-  return re.findall(
-    rf'^\| `(\w+)` \| `(\w+)` \| ([\d,]+) \| ([\d.]+) \| {number} \| '
-    rf'{number} \| {number} \|$',
-    document,
-    re.MULTILINE,
-  )
-
-
-def _result(name):
-  return json.loads((FOLDER / f'{name}.json').read_text())
-
-
-def _means(run):
-  """Returns KL of new and of predictable frames, and their ratio, in print."""
-  summary = records.summarise(run['evaluation'])
-  places = {'kl_new': 2, 'kl_predictable': 2, 'ratio': 3}
-  return [_in_print(summary[name], places[name]) for name in places]
-
-
-def _in_print(value, places):
-  return f'{value.mean:.{places}f} ± {value.standard_error:.{places}f}'
 
 
 @pytest.mark.parametrize('document', DOCUMENTS, ids=str)
