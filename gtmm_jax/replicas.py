@@ -127,14 +127,18 @@ def _machine_memory() -> int:
 
 
 def lift(
-  layout: Layout, function: Callable[..., Tree], donate: bool = False
+  layout: Layout,
+  function: Callable[..., Tree],
+  in_axes: Sequence[int | None],
+  donate: bool = False,
 ) -> Callable[..., Tree]:
-  """Lifts a function of one replica to all.
+  """Lifts a function of one replica to all, as `jax.vmap` lifts to a batch.
 
   Args:
     layout: where replicas run.
-    function: (first, own, shared, count) -> result, of one replica; the first
-      two and the result are its own, `count` is a number given to all.
+    function: of one replica's arguments; its result is the replica's own.
+    in_axes: for each argument 0, where replicas have their own, or None, where
+      they share it.
     donate: whether the first argument's memory is given up for the result.
 
   Returns:
@@ -142,19 +146,22 @@ def lift(
     and result lie as `scatter` and `broadcast` put them.
   """
   if layout.per_device > 1:
-    on_device = jax.vmap(function, in_axes=(0, 0, None, None))
+    on_device = jax.vmap(function, in_axes=tuple(in_axes))
   else:
 
-    def on_device(first, own, shared, count):
-      first, own = jax.tree.map(lambda leaf: leaf[0], (first, own))
-      result = function(first, own, shared, count)
-      return jax.tree.map(lambda leaf: jnp.asarray(leaf)[None], result)
+    def on_device(*arguments):
+      alone = (
+        argument
+        if axis is None
+        else jax.tree.map(lambda leaf: leaf[0], argument)
+        for argument, axis in zip(arguments, in_axes, strict=True)
+      )
+      return jax.tree.map(
+        lambda leaf: jnp.asarray(leaf)[None], function(*alone)
+      )
 
   return jax.pmap(
-    on_device,
-    devices=layout.devices,
-    in_axes=(0, 0, 0, None),
-    donate_argnums=(0,) if donate else (),
+    on_device, devices=layout.devices, donate_argnums=(0,) if donate else ()
   )
 
 
@@ -174,25 +181,25 @@ def repeat(
   Returns:
     (state, own, shared, count) -> state after `count` steps, of all replicas.
   """
-  if layout.loops_on_device:
+  if not layout.loops_on_device:
+    single = lift(layout, step, (0, 0, None), donate=True)
 
-    def steps(state, own, shared, count):
-      return jax.lax.fori_loop(
-        0, count, lambda _, state: step(state, own, shared), state
-      )
+    def repeated(state, own, shared, count):
+      for _ in range(count):
+        state = single(state, own, shared)
+      return state
 
-    return lift(layout, steps, donate=True)
+    return repeated
 
-  single = lift(
-    layout, lambda state, own, shared, _: step(state, own, shared), donate=True
+  def steps(state, own, shared, count):
+    return jax.lax.fori_loop(
+      0, count, lambda _, state: step(state, own, shared), state
+    )
+
+  looped = lift(layout, steps, (0, 0, None, None), donate=True)
+  return lambda state, own, shared, count: looped(
+    state, own, shared, broadcast(layout, count)
   )
-
-  def repeated(state, own, shared, count):
-    for _ in range(count):
-      state = single(state, own, shared, 1)
-    return state
-
-  return repeated
 
 
 def scatter(layout: Layout, tree: Tree) -> Tree:

@@ -49,13 +49,10 @@ def _programs(layout):
   """Initialisation and training, compiled once for each layout."""
   problem, optimizer = _problem(), train.adam(1e-2)
   step = functools.partial(train.train_step, problem, optimizer)
-  initialise = replicas.lift(
-    layout,
-    lambda _, own, shared, __: train.init_state(
-      problem, optimizer, own, shared
-    ),
+  initialise = functools.partial(train.init_state, problem, optimizer)
+  return replicas.lift(layout, initialise, (0, None)), replicas.repeat(
+    layout, step
   )
-  return initialise, replicas.repeat(layout, step)
 
 
 def _train(layout, portions):
@@ -63,7 +60,7 @@ def _train(layout, portions):
   initialise, advance = _programs(layout)
   own = replicas.scatter(layout, _keys(layout.replicas))
   shared = replicas.broadcast(layout, _images())
-  state = initialise(own, own, shared, 0)
+  state = initialise(own, shared)
   for count in portions:
     state = advance(state, own, shared, count)
   return replicas.gather(state)
@@ -152,12 +149,11 @@ def test_pmap_of_vmap_equals_jit_of_vmap_with_a_sharded_replica_axis():
 def test_the_program_of_all_replicas_has_no_collective():
   layout = _layout(4, 1)
   compiled = (
-    replicas.lift(layout, lambda state, own, shared, _: state + own * shared)
+    replicas.lift(layout, lambda a, b, shared: a + b * shared, (0, 0, None))
     .lower(
       replicas.scatter(layout, np.zeros(4)),
       replicas.scatter(layout, np.ones(4)),
       replicas.broadcast(layout, np.float32(2)),
-      0,
     )
     .compile()
     .as_text()

@@ -36,19 +36,15 @@ def make(run: Run) -> Programs:
   optimizer = train.adam(settings.learning_rate, run.preset.gradient_norm)
   own = replicas.scatter(layout, replica_keys(settings))
   initialise = functools.partial(train.init_state, problem, optimizer)
-  fresh = replicas.lift(
-    layout, lambda _, own, images, __: initialise(own, images)
-  )
+  fresh = replicas.lift(layout, initialise, (0, None))
   repeated = replicas.repeat(
     layout, functools.partial(train.train_step, problem, optimizer)
   )
-  reset = replicas.lift(
-    layout, lambda state, *_: train.reset_totals(state), donate=True
-  )
+  reset = replicas.lift(layout, train.reset_totals, (0,), donate=True)
   return Programs(
     own,
     initialise,
-    start=lambda images: fresh(own, own, images, 0),
+    start=lambda images: fresh(own, images),
     advance=lambda state, images, count: repeated(state, own, images, count),
-    reset=lambda state: reset(state, own, own, 0),
+    reset=reset,
   )
