@@ -28,7 +28,7 @@ from absl import app, flags
 from rich.console import Console
 
 from gtmm_jax import folds
-from gtmm_jax.process import attempt, command, jax_settings
+from gtmm_jax.process import command, jax_settings
 from gtmm_jax.runs import workdirs
 
 # jax is imported after the flags are read: --help and mistakes cost no time.
@@ -181,7 +181,7 @@ def _run(
       path.unlink(missing_ok=True)
     rows = _train(problems, settings, workdir, console)
   lines = records.read_metrics(workdir)
-  written = attempt.attempt(
+  written = command.attempt_drawing(
     lambda: report.draw(rows, lines, settings, stem), stem
   )
   console.print(report.table(rows, settings))
@@ -200,13 +200,13 @@ def _train(
   import jax
 
   from gtmm_jax import records
-  from gtmm_jax.process import provenance, surroundings
+  from gtmm_jax.process import provenance
   from gtmm_jax.runs import starts
 
   config = {
     'settings': settings,
-    'versions': surroundings.versions(_PACKAGES),
-    'device': surroundings.device(jax.devices()[0]),
+    'versions': provenance.versions(_PACKAGES),
+    'device': provenance.device(jax.devices()[0]),
   }
   about = {**config, **provenance.published()}
   rows: list[dict[str, Any]] = []

@@ -46,14 +46,13 @@ def define_flags() -> None:
 
 def main(_: list[str]) -> None:
   """Reads the table, draws it, says where."""
-  from gtmm_jax.process import attempt
   from studies import tables
 
   try:
     rows, stem = _prepare()
   except (ValueError, OSError) as error:
     command.fail(error)
-  paths = attempt.attempt(
+  paths = command.attempt_drawing(
     lambda: tables.draw_dots(rows, FLAGS.metric, stem),
     stem,
     'Nothing was written; make room, or name another --output.',

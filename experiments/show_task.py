@@ -27,7 +27,7 @@ from absl import app, flags
 
 import captions
 from gtmm_jax import presets
-from gtmm_jax.process import attempt, command, compilation_cache, places
+from gtmm_jax.process import command, compilation_cache, places
 from gtmm_jax.runs import settings as settings_module
 
 # jax is imported after the flags are read: --help and mistakes cost no time.
@@ -129,7 +129,7 @@ def main(_: list[str]) -> None:
   try:
     sheet = prepare(request)
     compilation_cache.use(FLAGS.compilation_cache)
-    paths = attempt.attempt(lambda: draw(sheet), sheet.stem, _NOTHING)
+    paths = command.attempt_drawing(lambda: draw(sheet), sheet.stem, _NOTHING)
   except (ValueError, OSError) as error:
     command.fail(error)
   if not paths:

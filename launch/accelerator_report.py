@@ -27,7 +27,7 @@ sys.path.insert(0, str(pathlib.Path(__file__).parents[1]))
 import numpy as np
 
 from gtmm_jax import presets, records
-from gtmm_jax.process import attempt, command
+from gtmm_jax.process import command
 from gtmm_jax.records import documents
 
 _PACKAGES = (
@@ -263,7 +263,7 @@ def _draw(scratch: pathlib.Path, output: pathlib.Path) -> None:
       shutil.copy(episode, output / f'episodes-{model}.png')
   if runs:
     stem = scratch / 'results'
-    paths = attempt.attempt(
+    paths = command.attempt_drawing(
       lambda: figures.draw_results(runs, stem, title='perfect recall'),
       stem,
       'The report is whole without it.',

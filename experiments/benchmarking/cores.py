@@ -28,7 +28,7 @@ from gtmm_jax.memory.introspective import Introspective
 from gtmm_jax.memory.lru import LRU
 from gtmm_jax.memory.lstm import LSTM
 from gtmm_jax.memory.ntm import NTM
-from gtmm_jax.process import provenance, surroundings
+from gtmm_jax.process import provenance
 
 FRAMES = 25
 BATCH_SIZE = 10
@@ -96,8 +96,8 @@ def about(pytorch: dnc.Modules | str, is_plain: bool = False) -> dict[str, Any]:
       'controller_size': CONTROLLER_SIZE,
       'derivatives': 'plain JAX' if is_plain else 'written out',
     },
-    'versions': surroundings.versions(packages),
-    'device': surroundings.device(jax.devices()[0]),
+    'versions': provenance.versions(packages),
+    'device': provenance.device(jax.devices()[0]),
     **provenance.published(),
   }
 

@@ -11,8 +11,7 @@ import numpy as np
 
 from gtmm_jax import presets, replicas
 from gtmm_jax.model import build
-from gtmm_jax.runs import own_frames
-from gtmm_jax.runs import programs as programs_module
+from gtmm_jax.runs import own_frames, training
 from gtmm_jax.runs.run import Run
 
 # Into how many portions a row's seconds are cut, and how many it has at least:
@@ -99,7 +98,7 @@ def measure(prepared: Run, seconds: float) -> Timing:
     The timing.
   """
   settings, layout = prepared.settings, prepared.layout
-  programs = programs_module.make(prepared)
+  programs = training.make_programs(prepared)
   images = own_frames.Training(layout, prepared.images).at(0)
   began = time.perf_counter()
   state = jax.block_until_ready(programs.start(images))

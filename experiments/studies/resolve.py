@@ -23,7 +23,7 @@ import run
 from gtmm_jax import presets, records, replicas
 from gtmm_jax.checkpoints import CheckpointMismatch
 from gtmm_jax.process import command
-from gtmm_jax.runs import prepare, results, workdirs
+from gtmm_jax.runs import prepare, workdirs
 from gtmm_jax.runs.settings import MOST_REPLICAS
 
 
@@ -110,7 +110,7 @@ def _resolve(request: Any, load: Callable[..., Any]) -> dict[str, Any]:
   """Resolves one request; raises where run.py would."""
   run = prepare.prepare(request, load)
   settings, workdir = run.settings, run.workdir
-  is_complete = results.is_complete(workdir, settings)
+  is_complete = workdirs.is_complete(workdir, settings)
   if not is_complete:
     workdirs.require_checkpoint(workdir, settings.steps)
   return {

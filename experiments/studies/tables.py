@@ -9,7 +9,7 @@ from rich.console import Console
 from rich.table import Table
 
 from gtmm_jax import figures
-from gtmm_jax.process import attempt
+from gtmm_jax.process import command
 from gtmm_jax.records import documents
 from studies import outcomes
 
@@ -143,11 +143,13 @@ def draw(
   paths = []
   several = any(len(runs) > 1 for runs in by_task.values())
   if several and any(row['summary']['ratio'] for row in rows.values()):
-    paths += attempt.attempt(lambda: draw_dots(rows, 'ratio', stem), stem)
+    paths += command.attempt_drawing(
+      lambda: draw_dots(rows, 'ratio', stem), stem
+    )
   for task, runs in by_task.items():
     if len(runs) > 1:
       own = stem.with_name(f'{stem.name}-{task}')
-      paths += attempt.attempt(
+      paths += command.attempt_drawing(
         functools.partial(figures.draw_results, runs, own, _task(task)), own
       )
   return paths

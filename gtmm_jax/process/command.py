@@ -11,7 +11,7 @@ import subprocess
 import sys
 import textwrap
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, NoReturn
 
 from absl import flags, logging
@@ -127,6 +127,40 @@ def require_seconds(seconds: float) -> None:
   """Raises `ValueError` unless --seconds is a finite number above 0."""
   if not 0 < seconds < math.inf:
     raise ValueError(f'--seconds is {seconds}; it must be a number above 0.')
+
+
+def attempt_drawing(
+  draw: Callable[[], list[pathlib.Path]],
+  stem: str | os.PathLike[str],
+  remedy: str = 'The same command draws it again, and does nothing else again.',
+) -> list[pathlib.Path]:
+  """Draws a picture; prints one line on standard error where it fails.
+
+  Whatever is raised is caught: results come before pictures, and do not depend
+  on them.
+
+  Args:
+    draw: draws and writes one picture, and returns the paths of its files.
+    stem: its files without their endings, for people.
+    remedy: a sentence on how it is drawn later.
+
+  Returns:
+    What `draw` returns, nothing where it fails.
+  """
+  try:
+    return draw()
+  except Exception as error:
+    if isinstance(error, OSError) and error.strerror:
+      where = f' ({error.filename})' if error.filename else ''
+      reason = f'{error.strerror}{where}'
+    else:
+      line = ' '.join(str(error).split('\n')[0].split())
+      reason = f'{type(error).__name__}: {line}'.rstrip('.: ')
+    print(
+      f'The picture {os.fspath(stem)} could not be drawn: {reason}. {remedy}',
+      file=sys.stderr,
+    )
+    return []
 
 
 def run_logged(

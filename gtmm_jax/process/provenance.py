@@ -1,10 +1,13 @@
-"""By which sources and which command a record was made; no jax."""
+"""Tells how a record was made: sources, command, versions, device; no jax."""
 
 import os
 import pathlib
+import platform
 import shlex
 import subprocess
 import sys
+from collections.abc import Sequence
+from importlib import metadata
 from typing import Any
 
 import gtmm_jax
@@ -66,6 +69,24 @@ def _git(folder: str, *arguments: str | pathlib.Path) -> str | None:
 def command() -> str:
   """Returns the command line of this program, as a shell takes it."""
   return shlex.join(['python', *sys.argv])
+
+
+def versions(packages: Sequence[str]) -> dict[str, str]:
+  """Returns the versions of Python, of this library, and of packages."""
+  return {
+    'python': platform.python_version(),
+    'gtmm_jax': gtmm_jax.__version__,
+    **{name: metadata.version(name) for name in packages},
+  }
+
+
+def device(jax_device: Any) -> dict[str, Any]:
+  """Returns what a `jax.Device` is, and how many cores the machine has."""
+  return {
+    'platform': jax_device.platform,
+    'kind': jax_device.device_kind,
+    'cores': os.cpu_count(),
+  }
 
 
 def published() -> dict[str, Any]:

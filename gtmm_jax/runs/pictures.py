@@ -12,7 +12,7 @@ import numpy as np
 from gtmm_jax import figures, folds, records, replicas, train
 from gtmm_jax.model import free_energy, generate
 from gtmm_jax.problem import Problem
-from gtmm_jax.process import attempt
+from gtmm_jax.process import command
 from gtmm_jax.runs import memory_panels
 from gtmm_jax.runs.run import Run, replica_keys
 from gtmm_jax.runs.settings import describe
@@ -22,25 +22,13 @@ from gtmm_jax.tasks import frames, navigation
 _EPISODES = 3
 
 
-def names(settings: Any) -> tuple[str, ...]:
-  """The figures of a run: of its walks, and of its memory, if it has such."""
-  has_map = settings.task == 'navigation'
-  has_memory = settings.model != 'vrnn'
-  return (
-    'results',
-    'episodes',
-    *(('overlay',) if has_map else ()),
-    *(('memory',) if has_memory else ()),
-  )
-
-
 def draw(run: Run, state: train.TrainState, wanted: Sequence[str]) -> None:
   """Draws figures of a run into its workdir, and tells of those it could not.
 
   Args:
     run: the run, whose evaluation is written.
     state: of all replicas, on the devices.
-    wanted: which of `names`.
+    wanted: which of `workdirs.figure_names`.
   """
 
   @functools.cache
@@ -66,7 +54,7 @@ def draw(run: Run, state: train.TrainState, wanted: Sequence[str]) -> None:
     'memory': lambda: _draw_memory(run, problem, drawn()),
   }
   for name in wanted:
-    attempt.attempt(figure[name], _path(run, name))
+    command.attempt_drawing(figure[name], _path(run, name))
 
 
 def _drawn(run: Run, state: train.TrainState) -> tuple[Any, ...]:
@@ -90,14 +78,13 @@ def _task(settings: Any) -> str:
 
 
 def _draw_results(run: Run) -> list[pathlib.Path]:
-  workdir = run.workdir
-  run = figures.Run(
+  drawn = figures.Run(
     run.settings.model,
-    records.read_metrics(workdir),
-    records.read_evaluation(workdir),
+    records.read_metrics(run.workdir),
+    records.read_evaluation(run.workdir),
   )
   return figures.draw_results(
-    [run], _path(run, 'results'), title=_task(run.settings)
+    [drawn], _path(run, 'results'), title=_task(run.settings)
   )
 
 

@@ -10,7 +10,7 @@ from gtmm_jax import presets, replicas, tasks
 from gtmm_jax.model import build
 from gtmm_jax.model.temporal_vae import TemporalVAE
 from gtmm_jax.problem import Problem
-from gtmm_jax.process import command, jax_settings, places, surroundings
+from gtmm_jax.process import command, jax_settings, places, provenance
 from gtmm_jax.runs import own_frames, room, workdirs
 from gtmm_jax.runs import settings as settings_module
 from gtmm_jax.runs.run import Loaded, Run
@@ -243,9 +243,9 @@ def _config(
       'source': loaded.source,
       'checksum': loaded.checksum,
     },
-    'versions': surroundings.versions(_PACKAGES),
+    'versions': provenance.versions(_PACKAGES),
     'device': {
-      **surroundings.device(layout.devices[0]),
+      **provenance.device(layout.devices[0]),
       'count': len(layout.devices),
     },
   }

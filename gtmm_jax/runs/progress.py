@@ -1,4 +1,4 @@
-"""Progress of a run: a bar on a terminal, now and then a line elsewhere."""
+"""Shows how far a run is: a bar on a terminal, else a line now and then."""
 
 import contextlib
 import time
@@ -14,13 +14,22 @@ from rich.progress import (
   TimeRemainingColumn,
 )
 
+from gtmm_jax import records
+
 # Seconds between two lines where the output is no terminal.
 _QUIET = 15.0
+# Metrics in the headline of an evaluation beside bound and ratio, each with its
+# words, and the metric to compare it with.
+_BESIDE = {
+  'retrieval_ahead': ('retrieved ahead', 'retrieval_ahead_chance', 'by chance'),
+  'retrieval_free': ('retrieved free', 'retrieval_free_chance', 'by chance'),
+  'dream_error': ('error of dreams', 'copy_error', 'of the nearest frame'),
+}
 
 
 @contextlib.contextmanager
 def saying(what: str, console: Console) -> Iterator[None]:
-  """Says what is under way: with a wheel that turns on a terminal, else a line.
+  """Says what is under way: beside a spinner on a terminal, else in a line.
 
   Args:
     what: takes more than a second or two, in words.
@@ -111,3 +120,40 @@ class Training:
 
   def _describe(self, step: int) -> str:
     return f'{self._text}{self._speed(step):.1f} steps/s'
+
+
+def headlines(line: dict[str, Any], has_settled: bool) -> tuple[str, str]:
+  """Returns the headlines of a line of metrics and of its `held_out`."""
+  trained = headline(line, has_settled)
+  if 'held_out' not in line:
+    return trained, ''
+  return trained, headline(line['held_out'], has_settled)
+
+
+def headline(line: dict[str, Any], has_settled: bool) -> str:
+  """Returns the headline of a line of metrics, or of an evaluation.
+
+  Args:
+    line: names and arrays, as `records.by_replica` takes them.
+    has_settled: whether the KL ratio counts; `records.settled_at` says.
+
+  Returns:
+    Negative bound and KL ratio; of held-out episodes also retrieval beside
+    chance. A '-' stands for a missing value.
+  """
+  summary = records.summarise(line, has_settled)
+  parts = [
+    f'negative bound {_short(summary["negative_bound"], ",.1f")}',
+    f'KL ratio {_short(summary["ratio"], ".3f")}',
+  ]
+  for name, (words, other, words_of_other) in _BESIDE.items():
+    if summary.get(name) is not None:
+      parts.append(
+        f'{words} {_short(summary[name], ".3f")} '
+        f'({_short(summary[other], ".3f")} {words_of_other})'
+      )
+  return '  '.join(parts)
+
+
+def _short(value: records.MeanAndError | None, form: str) -> str:
+  return '-' if value is None else format(value.mean, form)

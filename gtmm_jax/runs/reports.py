@@ -1,19 +1,20 @@
-"""What a run writes as it is trained: lines of the records, checkpoints."""
+"""Reports of a run as it trains: lines of the records, and checkpoints."""
 
 import time
 from collections.abc import Sequence
 from typing import Any
 
 from gtmm_jax import checkpoints, records, replicas, train
-from gtmm_jax.runs import held_out, results
+from gtmm_jax.runs import held_out, progress
 from gtmm_jax.runs.run import Run
 from gtmm_jax.runs.settings import Settings
 
 
 class Reports:
-  """Lines of the records and checkpoints of a run, and what they tell.
+  """Writes lines of the records and checkpoints of a run.
 
-  Steps are timed by `timed`; the clock of the whole starts with the reports.
+  The clock of the whole run starts with this object; steps are timed by
+  whoever makes them, and noted with `timed`.
   """
 
   def __init__(
@@ -27,8 +28,8 @@ class Reports:
 
     Args:
       run: the run.
-      evaluation: of it.
-      directory: of its checkpoints.
+      evaluation: of the run.
+      directory: of the run's checkpoints.
       seconds: that training took before.
     """
     self._run, self._evaluation = run, evaluation
@@ -39,23 +40,26 @@ class Reports:
     self._steps, self._spent = 0, 0.0
 
   def timed(self, steps: int, seconds: float) -> None:
-    """Takes note of how long steps took."""
+    """Notes how long steps took."""
     self._steps, self._spent = self._steps + steps, self._spent + seconds
 
   def is_slow(self, step: int) -> bool:
-    """Returns whether the line of a step takes an evaluation to be compiled."""
+    """Returns whether the line of a step waits for a program to compile."""
     is_evaluated = _is_evaluated(self._run.settings, step)
     return is_evaluated and not self._evaluation.is_compiled
 
   def add(
     self, step: int, state: train.TrainState, images: Any
   ) -> Sequence[str]:
-    """Adds a line on training since the one before; says what it comes to.
+    """Appends a line on training since the one before; returns its headlines.
 
     Args:
       step: of training.
       state: of all replicas, on the devices; it is not changed.
-      images: as `own_frames.Training`; those held out may take their room.
+      images: `own_frames.Training`, which makes room for held-out images.
+
+    Returns:
+      What `progress.headlines` returns.
 
     Raises:
       OSError: if the line cannot be written.
@@ -63,7 +67,7 @@ class Reports:
     settings = self._run.settings
     speed = self._steps / self._spent if self._steps else None
     line = _line(settings, state, speed)
-    # Of replicas that all failed there is nothing to tell.
+    # An evaluation says nothing where all replicas failed.
     is_one_left = None in list(line['failed_at'])
     if is_one_left and _is_evaluated(settings, step):
       images.make_room()
@@ -74,10 +78,10 @@ class Reports:
     self._steps, self._spent = 0, 0.0
     if self._settled_at is None:
       self._settled_at = records.settled_at(self._lines)
-    return results.headlines(line, self._settled_at is not None)
+    return progress.headlines(line, self._settled_at is not None)
 
   def save(self, state: train.TrainState) -> None:
-    """Saves a state, once: on the devices, of all replicas.
+    """Saves the state of all replicas, on the devices, unless it is saved.
 
     Raises:
       CannotSave: if it cannot be written, or the one before it.
@@ -97,19 +101,19 @@ class Reports:
 
 
 def step_of(state: train.TrainState) -> int:
-  """Returns how many steps a state on the devices was trained for."""
+  """Returns for how many steps a state on the devices was trained."""
   return int(replicas.gather(state.step)[0])
 
 
 def _line(
   settings: Settings, state: train.TrainState, speed: float | None
 ) -> dict[str, Any]:
-  """What a line of the records tells of training since the one before.
+  """Returns the values of a line of the records.
 
   Args:
     settings: of the run.
     state: of all replicas, on the devices.
-    speed: steps a second, where any were timed.
+    speed: steps a second, None where none was timed.
   """
   sums = (state.totals, state.gradient_norm, state.failed_at)
   return {
@@ -120,6 +124,6 @@ def _line(
 
 
 def _is_evaluated(settings: Settings, step: int) -> bool:
-  """Whether the report of a step tells of held-out episodes."""
+  """Returns whether the report of a step includes held-out episodes."""
   reports = settings.evaluate_every
   return reports > 0 and step % (reports * settings.report_every) == 0

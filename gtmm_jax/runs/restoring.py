@@ -1,5 +1,6 @@
-"""Where a run goes on: its latest checkpoint, and records that reach it."""
+"""Restores a run: its latest checkpoint, and records that match it."""
 
+import pathlib
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -8,16 +9,15 @@ from rich.console import Console
 
 from gtmm_jax import checkpoints, records, train
 from gtmm_jax.records import history
-from gtmm_jax.runs.run import Run
 from gtmm_jax.train import TrainState
 
 
 class Start(NamedTuple):
-  """Where a run goes on.
+  """A state from which a run resumes.
 
   Attributes:
     state: of all replicas, on the host; None where nothing was trained yet.
-    seconds: of training up to there.
+    seconds: that training took up to the state.
   """
 
   state: TrainState | None
@@ -25,36 +25,36 @@ class Start(NamedTuple):
 
 
 def restore(
-  run: Run,
+  workdir: pathlib.Path,
+  report_every: int,
   directory: checkpoints.Directory,
   template: TrainState,
   console: Console,
 ) -> Start:
   """Restores the latest state, and makes the records match it.
 
-  Where lines of the records are lost, an earlier checkpoint that they reach is
-  taken, and the steps since are trained again. Where there is none, lines that
-  say that they are lost stand in for them. Either is told, and nothing deleted.
-  Checkpoints tell in their notes which steps had been `reported`, and how many
+  Where lines of the records are lost, an earlier checkpoint is taken before
+  which none is, and the steps since are trained again. Where there is none,
+  lines marked as lost stand in. Both are printed, and nothing is deleted. The
+  notes of a checkpoint hold which steps had been `reported`, and how many
   `seconds` training had taken.
 
   Args:
-    run: the run.
-    directory: of its checkpoints.
+    workdir: of the run.
+    report_every: steps between two lines of the records.
+    directory: of the run's checkpoints.
     template: the state of all replicas, as shapes.
     console: to print on.
 
   Raises:
     CheckpointMismatch: if the checkpoint is of another model.
   """
-  workdir = run.workdir
   lines = records.read_metrics(workdir)
 
-  def compare(step: int, noted: Any) -> history.History:
-    expected = noted.get('reported')
+  def compare(step: int, notes: Any) -> history.History:
+    expected = notes.get('reported')
     if expected is None:
-      every = run.settings.report_every
-      expected = history.guess_expected(lines, every, step)
+      expected = history.guess_expected(lines, report_every, step)
     return history.compare(lines, expected, step)
 
   restored = _latest(
@@ -63,13 +63,13 @@ def restore(
   if restored is None:
     records.drop_metrics_after(workdir, 0)
     return Start(None, 0.0)
-  _tell(restored, console)
-  step, found = restored.step, compare(restored.step, restored.notes)
-  if found.missing or not found.is_in_order:
-    kept = history.mend(
-      workdir, found, step, lambda at: _blank(at, restored.tree)
+  _print_skipped(restored, console)
+  step, past = restored.step, compare(restored.step, restored.notes)
+  if past.missing or not past.is_in_order:
+    original = history.mend(
+      workdir, past, step, lambda at: _blank(at, restored.tree)
     )
-    _tell_of_records(found, kept.name, console)
+    _print_mended(past, original.name, console)
   else:
     records.drop_metrics_after(workdir, step)
   console.print(f'Going on from step {step:,}.')
@@ -83,14 +83,14 @@ def restore(
 def _latest(
   directory: checkpoints.Directory, template: TrainState, *is_wanted: Callable
 ) -> checkpoints.Restored | None:
-  """The latest checkpoint, also of runs that kept no gradients' norms yet."""
+  """Returns the latest checkpoint, also of runs without gradient norms."""
   try:
     return checkpoints.restore_latest(directory, template, *is_wanted)
   except checkpoints.CheckpointMismatch as mismatch:
-    kept = template._asdict()
-    norms = kept.pop('gradient_norm')
+    older = template._asdict()
+    norms = older.pop('gradient_norm')
     try:
-      restored = checkpoints.restore_latest(directory, kept, *is_wanted)
+      restored = checkpoints.restore_latest(directory, older, *is_wanted)
     except checkpoints.CheckpointMismatch:
       raise mismatch from None
     if restored is None:
@@ -101,8 +101,8 @@ def _latest(
     return restored._replace(tree=state)
 
 
-def _tell(restored: checkpoints.Restored, console: Console) -> None:
-  """Says which checkpoints were passed over, and why."""
+def _print_skipped(restored: checkpoints.Restored, console: Console) -> None:
+  """Prints which checkpoints were skipped, and why."""
   for step, why in sorted(restored.damaged.items()):
     console.print(
       f'The checkpoint of step {step:,} is damaged: {why}. It is kept as '
@@ -115,24 +115,24 @@ def _tell(restored: checkpoints.Restored, console: Console) -> None:
     )
 
 
-def _tell_of_records(
-  found: history.History, kept: str, console: Console
+def _print_mended(
+  past: history.History, original: str, console: Console
 ) -> None:
-  """Says what was wrong with the records, and what was made of them."""
-  if found.missing:
+  """Prints what was wrong with the records, and how they were mended."""
+  if past.missing:
     console.print(
-      f'metrics.jsonl has lost the lines of {history.in_words(found.missing)}; '
-      f'lines marked "lost" stand there now. The file as it was: {kept}'
+      f'metrics.jsonl has lost the lines of {history.in_words(past.missing)}; '
+      f'lines marked "lost" stand there now. The file as it was: {original}'
     )
   else:
     console.print(
       f'Lines of metrics.jsonl were out of order, or there twice; they are in '
-      f'order now. The file as it was: {kept}'
+      f'order now. The file as it was: {original}'
     )
 
 
 def _blank(step: int, state: TrainState) -> dict[str, Any]:
-  """Makes the values of a line of which nothing is known."""
+  """Returns the values of a line of which nothing is known."""
   failed_at = np.where(state.failed_at <= step, state.failed_at, -1)
   nothing = type(state.totals)(*map(np.zeros_like, state.totals))
   return {

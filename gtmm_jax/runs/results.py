@@ -1,8 +1,8 @@
-"""The end of a run: held-out evaluation, figures, and the table of results."""
+"""Concludes a run: held-out evaluation, figures, the table of results."""
 
 import contextlib
 import pathlib
-from typing import Any
+from collections.abc import Mapping
 
 import numpy as np
 from rich.console import Console
@@ -11,6 +11,7 @@ from rich.table import Table
 from gtmm_jax import records, train
 from gtmm_jax.runs import held_out, pictures, progress, workdirs
 from gtmm_jax.runs.run import Run
+from gtmm_jax.runs.settings import Settings
 
 _ROWS = {
   'negative_bound': 'negative bound, nats a sequence',
@@ -37,84 +38,8 @@ _ROWS = {
   'copy_similarity_all': '  of the nearest frame seen',
 }
 
-# Said to be absent where they are; of others nothing is said.
+# Shown even where there is no value; other rows are left out then.
 _ALWAYS = ('negative_bound', 'kl_new', 'kl_predictable', 'kl_last', 'ratio')
-
-# What a headline tells of evaluations beside bound and ratio, each with what it
-# stands beside, where there is such a thing.
-_BESIDE = {
-  'retrieval_ahead': ('retrieved ahead', 'retrieval_ahead_chance', 'by chance'),
-  'retrieval_free': ('retrieved free', 'retrieval_free_chance', 'by chance'),
-  'dream_error': ('error of dreams', 'copy_error', 'of the nearest frame'),
-}
-
-
-def headlines(line: dict[str, Any], has_settled: bool) -> tuple[str, str]:
-  """Returns the headlines of a line of metrics and of its `held_out`."""
-  told = headline(line, has_settled)
-  if 'held_out' not in line:
-    return told, ''
-  return told, headline(line['held_out'], has_settled)
-
-
-def headline(line: dict[str, Any], has_settled: bool) -> str:
-  """Tells means over replicas: of a line of metrics, or of an evaluation.
-
-  Args:
-    line: names and arrays, as `records.by_replica` takes them.
-    has_settled: whether the KL ratio counts; `records.settled_at` says.
-
-  Returns:
-    Negative bound and KL ratio; of held-out episodes also retrieval beside
-    chance. A '-' stands for what there is none of.
-  """
-  summary = records.summarise(line, has_settled)
-  parts = [
-    f'negative bound {_short(summary["negative_bound"], ",.1f")}',
-    f'KL ratio {_short(summary["ratio"], ".3f")}',
-  ]
-  for name, (told, other, told_of_other) in _BESIDE.items():
-    if summary.get(name) is not None:
-      parts.append(
-        f'{told} {_short(summary[name], ".3f")} '
-        f'({_short(summary[other], ".3f")} {told_of_other})'
-      )
-  return '  '.join(parts)
-
-
-def _short(value: records.MeanAndError | None, form: str) -> str:
-  return '-' if value is None else format(value.mean, form)
-
-
-def is_complete(workdir: pathlib.Path, settings: Any) -> bool:
-  """Whether the workdir holds all results of a run with these settings.
-
-  Raises:
-    ValueError: if evaluation.json is damaged.
-  """
-  return _is_evaluated(workdir, settings) and not _missing(workdir, settings)
-
-
-def _is_evaluated(workdir: pathlib.Path, settings: Any) -> bool:
-  return workdirs.is_evaluated(
-    workdir, settings.steps, settings.evaluation_episodes
-  )
-
-
-def _missing(workdir: pathlib.Path, settings: Any) -> list[str]:
-  """Lists the figures that are missing, as PNG or as PDF."""
-  paths = figure_paths(workdir, settings)
-  absent = {path.stem for path in paths if not path.exists()}
-  return [name for name in pictures.names(settings) if name in absent]
-
-
-def figure_paths(workdir: pathlib.Path, settings: Any) -> list[pathlib.Path]:
-  """Where the figures of a run with these settings are."""
-  return [
-    workdir / 'figures' / f'{name}.{kind}'
-    for name in pictures.names(settings)
-    for kind in ('png', 'pdf')
-  ]
 
 
 def conclude(
@@ -123,10 +48,10 @@ def conclude(
   evaluation: held_out.Evaluation,
   console: Console,
 ) -> None:
-  """Evaluates, draws, and prints the table of results.
+  """Evaluates a trained run, draws its figures, and prints its results.
 
-  What of it is done already is not done again. Results do not wait for
-  figures, and one that cannot be drawn is told of on standard error.
+  Nothing that is there already is made again. The evaluation is written before
+  the figures; one that cannot be drawn costs a line on standard error.
 
   Args:
     run: the run.
@@ -135,28 +60,28 @@ def conclude(
     console: to print on.
   """
   workdir, settings = run.workdir, run.settings
-  if not _is_evaluated(workdir, settings):
-    what = f'evaluating on {settings.evaluation_episodes:,} held-out episodes'
+  episodes = settings.evaluation_episodes
+  if not workdirs.is_evaluated(workdir, settings.steps, episodes):
+    what = f'evaluating on {episodes:,} held-out episodes'
     with progress.saying(what, console):
-      found = evaluation.at_the_end(state)
-    for path in figure_paths(workdir, settings):
+      values = evaluation.at_the_end(state)
+    for path in workdirs.figure_paths(workdir, settings):
       with contextlib.suppress(OSError):
         path.unlink()
-    records.write_evaluation(workdir, found)
-  missing = _missing(workdir, settings)
+    records.write_evaluation(workdir, values)
+  missing = workdirs.missing_figures(workdir, settings)
   if missing:
     with progress.saying(f'drawing {", ".join(missing)}', console):
       pictures.draw(run, state, missing)
   show(workdir, settings, console)
 
 
-def show(workdir: pathlib.Path, settings: Any, console: Console) -> None:
-  """Prints the table of results and where the figures are."""
+def show(workdir: pathlib.Path, settings: Settings, console: Console) -> None:
+  """Prints the table of results and the paths of the figures."""
   evaluation = records.read_evaluation(workdir)
   lines = records.read_metrics(workdir)
   has_settled = records.settled_at(lines) is not None
-  summary = records.summarise(evaluation, has_settled)
-  failed = records.failed_replicas(evaluation)
+  failed = dict(records.failed_replicas(evaluation))
   bounds = records.by_replica(evaluation)['negative_bound']
   left_out = set(np.flatnonzero(np.isnan(bounds)).tolist())
   console.print(
@@ -165,17 +90,9 @@ def show(workdir: pathlib.Path, settings: Any, console: Console) -> None:
   console.print(
     f'{evaluation["episodes"]:,} held-out episodes, '
     f'{settings.replicas - len(left_out)} replicas: '
-    f'{headline(evaluation, has_settled)}'
+    f'{progress.headline(evaluation, has_settled)}'
   )
-  table = Table()
-  table.add_column('')
-  table.add_column('mean', justify='right')
-  table.add_column('standard error', justify='right')
-  for name, label in _ROWS.items():
-    # An earlier version may have written fewer.
-    if summary.get(name) is not None or name in _ALWAYS:
-      table.add_row(label, *_cells(summary[name]))
-  console.print(table)
+  console.print(_table(records.summarise(evaluation, has_settled)))
   if not has_settled:
     console.print(
       'No KL ratio is shown: it says nothing before the KL of new frames has '
@@ -192,19 +109,32 @@ def show(workdir: pathlib.Path, settings: Any, console: Console) -> None:
       f'places are known; it is right on '
       f'{evaluation["classifier_accuracy"]:.1%} of held-out digits.'
     )
-  for replica, step in failed:
+  for replica, step in failed.items():
     console.print(
       f'Replica {replica} stopped being finite at step {step:,} and is left '
       f'out.'
     )
-  for replica in sorted(left_out - {replica for replica, _ in failed}):
+  for replica in sorted(left_out - failed.keys()):
     console.print(
       f'Replica {replica} is left out: its bound is not finite on held-out '
       f'episodes.'
     )
-  for path in figure_paths(workdir, settings):
+  for path in workdirs.figure_paths(workdir, settings):
     if path.exists():
       console.print(str(path))
+
+
+def _table(summary: Mapping[str, records.MeanAndError | None]) -> Table:
+  """Returns the table of means and standard errors over replicas."""
+  table = Table()
+  table.add_column('')
+  table.add_column('mean', justify='right')
+  table.add_column('standard error', justify='right')
+  for name, label in _ROWS.items():
+    # An earlier version may have written fewer.
+    if summary.get(name) is not None or name in _ALWAYS:
+      table.add_row(label, *_cells(summary[name]))
+  return table
 
 
 def _cells(value: records.MeanAndError | None) -> tuple[str, str]:

@@ -1,12 +1,11 @@
-"""One run: trains from where it stands, and concludes."""
-
-from collections.abc import Callable
+"""Completes a run: trains from where it stands, evaluates, draws."""
 
 import jax
 from rich.console import Console
 
 from gtmm_jax import checkpoints, replicas
-from gtmm_jax.process import command, jax_settings, signals, silence
+from gtmm_jax.checkpoints import silence
+from gtmm_jax.process import command, jax_settings, signals
 from gtmm_jax.runs import (
   held_out,
   own_frames,
@@ -17,12 +16,12 @@ from gtmm_jax.runs import (
   training,
   workdirs,
 )
-from gtmm_jax.runs import programs as programs_module
 from gtmm_jax.runs.reports import Reports
 from gtmm_jax.runs.run import Run, replica_keys
 from gtmm_jax.runs.settings import describe
+from gtmm_jax.train import TrainState
 
-# What is told where a signal ends the program at once.
+# Printed where a signal ends the program at once.
 _KEPT = 'the last whole checkpoint is kept; the same command goes on from there'
 _TRAINED = (
   'training is complete and saved; the same command evaluates and draws'
@@ -30,7 +29,7 @@ _TRAINED = (
 
 
 def complete(run: Run) -> None:
-  """Trains from where the workdir stands, and concludes.
+  """Trains a run from where its workdir stands, evaluates it, and draws.
 
   Raises:
     CannotGoOn: where that would spoil what is there; it is as it was.
@@ -45,25 +44,37 @@ def complete(run: Run) -> None:
   settings, workdir = run.settings, run.workdir
   jax_settings.set_precision(settings.precision)
   announce(run, console)
-  if results.is_complete(workdir, settings):
+  if workdirs.is_complete(workdir, settings):
     console.print('This run is complete; nothing is left to train.')
     results.show(workdir, settings, console)
     return
   with workdirs.alone(workdir):
     workdirs.require_checkpoint(workdir, settings.steps)
     with starts.recorded(workdir, run.config, starts.before(workdir)):
-      _go_on(run, console)
+      evaluation = held_out.Evaluation(run)
+      state = _train(run, evaluation, console)
+      with signals.at_once(_TRAINED):
+        results.conclude(run, state, evaluation, console)
 
 
-def _go_on(run: Run, console: Console) -> None:
-  """Trains and concludes in a folder that no other program writes to."""
-  programs = programs_module.make(run)
-  evaluation = held_out.Evaluation(run)
+def _train(
+  run: Run, evaluation: held_out.Evaluation, console: Console
+) -> TrainState:
+  """Trains in a folder that no other program writes to; returns the state."""
+  programs = training.make_programs(run)
   with silence.storage(), signals.deferred(_KEPT):
     directory = checkpoints.open_directory(run.workdir / 'checkpoints')
     try:
       with signals.at_once(training.NOTHING_NEW):
-        start = _restore(run, directory, programs.initialise, console)
+        template = jax.eval_shape(
+          jax.vmap(programs.initialise, in_axes=(0, None)),
+          replica_keys(run.settings),
+          # Shapes of a state do not depend on how many images there are.
+          run.images.held_out,
+        )
+        start = restoring.restore(
+          run.workdir, run.settings.report_every, directory, template, console
+        )
         images = own_frames.Training(run.layout, run.images)
         if start.state is None:
           with progress.saying('compiling the first state', console):
@@ -71,17 +82,13 @@ def _go_on(run: Run, console: Console) -> None:
         else:
           state = replicas.scatter(run.layout, start.state)
       reports = Reports(run, evaluation, directory, start.seconds)
-      state = training.train_on(run, programs, reports, state, images, console)
+      return training.train_on(run, programs, reports, state, images, console)
     finally:
       checkpoints.close(directory)
-  # Room for those held out.
-  del images
-  with signals.at_once(_TRAINED):
-    results.conclude(run, state, evaluation, console)
 
 
 def announce(run: Run, console: Console) -> None:
-  """Prints what will run, where, and on what."""
+  """Prints what will run, where, and on what data."""
   settings, device = run.settings, run.config['device']
   console.print(
     f'{settings.model} on {settings.task} ({describe(settings)}), '
@@ -101,18 +108,3 @@ def announce(run: Run, console: Console) -> None:
   if settings.preset == 'paper' and data['flag'] == 'bundled':
     console.print(f'         {run.more_images}')
   console.print(f'workdir  {run.workdir}')
-
-
-def _restore(
-  run: Run,
-  directory: checkpoints.Directory,
-  initialise: Callable,
-  console: Console,
-) -> restoring.Start:
-  template = jax.eval_shape(
-    jax.vmap(initialise, in_axes=(0, None)),
-    replica_keys(run.settings),
-    # The shapes of a state do not depend on how many there are.
-    run.images.held_out,
-  )
-  return restoring.restore(run, directory, template, console)

@@ -1,7 +1,10 @@
-"""The loop of training: portions of steps, reports, a look for signals."""
+"""Trains the replicas of a run: portions of steps, reports, signals."""
 
+import functools
+import pathlib
 import time
-from typing import Any
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
 import jax
 from rich.console import Console
@@ -9,11 +12,10 @@ from rich.console import Console
 from gtmm_jax import replicas, train
 from gtmm_jax.process import signals
 from gtmm_jax.runs import own_frames, progress
-from gtmm_jax.runs import programs as programs_module
 from gtmm_jax.runs.reports import Reports, step_of
-from gtmm_jax.runs.run import Run
+from gtmm_jax.runs.run import Run, replica_keys
 
-# What is told where a signal ends the program before its first step.
+# Printed where a signal ends the program before its first step.
 NOTHING_NEW = 'nothing new was trained yet; the same command goes on'
 # Seconds of training between two looks at the device.
 _PORTION = 0.5
@@ -23,9 +25,48 @@ class NoReplicaLeft(Exception):
   """Every replica stopped being finite; there is nothing to train on."""
 
 
+class Programs(NamedTuple):
+  """Functions of all replicas of a run, each compiled at its first call.
+
+  Attributes:
+    own: the replicas' keys, on the devices.
+    initialise: (key, images) -> fresh state, of one replica, not compiled.
+    start: images on the devices -> fresh state of all replicas.
+    advance: (state, images on the devices, count) -> the state after `count`
+      steps; it takes the memory of the state before.
+    reset: state -> the state with all sums of metrics at zero; it takes the
+      memory, too.
+  """
+
+  own: jax.Array
+  initialise: Callable[[jax.Array, Any], train.TrainState]
+  start: Callable[[Any], train.TrainState]
+  advance: Callable[[train.TrainState, Any, int], train.TrainState]
+  reset: Callable[[train.TrainState], train.TrainState]
+
+
+def make_programs(run: Run) -> Programs:
+  """Makes the programs of a run; compiles nothing."""
+  settings, layout, problem = run.settings, run.layout, run.problem
+  optimizer = train.adam(settings.learning_rate, run.preset.gradient_norm)
+  own = replicas.scatter(layout, replica_keys(settings))
+  initialise = functools.partial(train.init_state, problem, optimizer)
+  start = replicas.lift(layout, initialise, (0, None))
+  advance = replicas.repeat(
+    layout, functools.partial(train.train_step, problem, optimizer)
+  )
+  return Programs(
+    own,
+    initialise,
+    start=lambda images: start(own, images),
+    advance=lambda state, images, count: advance(state, own, images, count),
+    reset=replicas.lift(layout, train.reset_totals, (0,), donate=True),
+  )
+
+
 def train_on(
   run: Run,
-  programs: programs_module.Programs,
+  programs: Programs,
   reports: Reports,
   state: train.TrainState,
   images: own_frames.Training,
@@ -35,8 +76,8 @@ def train_on(
 
   Args:
     run: the run.
-    programs: that train it.
-    reports: of it.
+    programs: of the run.
+    reports: of the run.
     state: of all replicas, on the devices; its memory is used again.
     images: to train on.
     console: to print on.
@@ -47,68 +88,76 @@ def train_on(
   """
   settings = run.settings
   step = step_of(state)
-  _require_one_left(run, state)
+  _require_one_left(state, run.workdir)
   if step >= settings.steps:
     return state
 
-  def images_at(step: int) -> Any:
-    # Windows change with reports, at which a run that is cut short goes on.
-    return images.at(step // settings.report_every)
+  def advance(
+    state: train.TrainState, step: int, count: int
+  ) -> tuple[train.TrainState, float]:
+    # Windows change with reports, at which an interrupted run resumes. One is
+    # read and moved before the clock runs.
+    window = images.at(step // settings.report_every)
+    began = time.perf_counter()
+    state = jax.block_until_ready(programs.advance(state, window, count))
+    return state, time.perf_counter() - began
 
   # The first step on its own, since it waits for the compiler.
-  began = time.perf_counter()
   with signals.at_once(NOTHING_NEW), progress.saying('compiling', console):
-    state = jax.block_until_ready(programs.advance(state, images_at(step), 1))
+    state, seconds = advance(state, step, 1)
   step += 1
-  console.print(f'compiled in {time.perf_counter() - began:.1f} s')
+  console.print(f'compiled in {seconds:.1f} s')
   portion = 1
   with progress.Training(console, step, settings.steps) as shown:
     while True:
-      ends = step == settings.steps or not _is_one_left(state)
-      if ends or step % settings.report_every == 0:
+      is_last = step == settings.steps or not _is_one_left(state)
+      if is_last or step % settings.report_every == 0:
         if reports.is_slow(step):
           shown.say('compiling the evaluation')
-        told = reports.add(step, state, images)
+        headlines = reports.add(step, state, images)
         state = programs.reset(state)
         reports.save(state)
-        shown.report(step, *told)
-      if ends:
+        shown.report(step, *headlines)
+      if is_last:
         break
-      if signals.received() is not None:
-        reports.save(state)
-        raise signals.Stopped(
-          signals.received(),
-          f'saved at step {step:,} in {run.workdir}; the same command '
-          f'goes on from there',
-        )
-      until = settings.report_every - step % settings.report_every
-      count = min(portion, until, settings.steps - step)
-      # A window is read and moved before the clock of steps runs.
-      images_at(step)
-      began = time.perf_counter()
-      state = programs.advance(state, images_at(step), count)
-      jax.block_until_ready(state)
-      took = time.perf_counter() - began
+      _stop_where_asked(state, reports, run.workdir)
+      until_report = settings.report_every - step % settings.report_every
+      count = min(portion, until_report, settings.steps - step)
+      state, seconds = advance(state, step, count)
       step += count
-      reports.timed(count, took)
-      portion = max(1, int(_PORTION * count / took))
+      reports.timed(count, seconds)
+      portion = max(1, int(_PORTION * count / seconds))
       shown.advance(step)
-  _require_one_left(run, state)
+  _require_one_left(state, run.workdir)
   return state
 
 
+def _stop_where_asked(
+  state: train.TrainState, reports: Reports, workdir: pathlib.Path
+) -> None:
+  """Saves the state and raises `signals.Stopped`, if a signal came."""
+  number = signals.received()
+  if number is not None:
+    reports.save(state)
+    raise signals.Stopped(
+      number,
+      f'saved at step {step_of(state):,} in {workdir}; the same command goes '
+      f'on from there',
+    )
+
+
 def _is_one_left(state: train.TrainState) -> bool:
-  """Whether a replica is still finite."""
+  """Returns whether a replica is still finite."""
   return bool((replicas.gather(state.failed_at) < 0).any())
 
 
-def _require_one_left(run: Run, state: train.TrainState) -> None:
+def _require_one_left(state: train.TrainState, workdir: pathlib.Path) -> None:
   """Raises `NoReplicaLeft` unless a replica is still finite."""
   if _is_one_left(state):
     return
   steps = ', '.join(f'{step:,}' for step in replicas.gather(state.failed_at))
   raise NoReplicaLeft(
     f'No replica is finite any more; they stopped being so at step {steps}. '
-    f'Records and checkpoint are kept in {run.workdir}: look at the data, '
-    f'or take a smaller --learning_rate, and name another --workdir.'
+    f'Records and checkpoint are kept in {workdir}: look at the data, or take '
+    f'a smaller --learning_rate, and name another --workdir.'
   )

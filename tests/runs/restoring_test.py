@@ -1,7 +1,6 @@
 """Restoring: records that do not reach a checkpoint are never passed over."""
 
 import json
-import types
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -35,66 +34,66 @@ def _line(step):
 
 
 @pytest.fixture
-def run(tmp_path):
+def workdir(tmp_path):
   """A run of report_every 20 that was stopped at 90, and saved at 60 and 90."""
-  settings = types.SimpleNamespace(report_every=20)
-  run = types.SimpleNamespace(workdir=tmp_path, settings=settings)
-  _save(run, {60: [20, 40, 50, 60], 90: [20, 40, 50, 60, 80]})
+  _save(tmp_path, {60: [20, 40, 50, 60], 90: [20, 40, 50, 60, 80]})
   for step in (20, 40, 50, 60, 80):
     records.append_metrics(tmp_path, _line(step))
-  return run
+  return tmp_path
 
 
-def _save(run, reported):
-  directory = checkpoints.open_directory(run.workdir / 'checkpoints')
+def _save(workdir, reported):
+  directory = checkpoints.open_directory(workdir / 'checkpoints')
   for step, steps in reported.items():
     notes = {'reported': steps, 'seconds': step + 0.5} if steps else None
     checkpoints.save(directory, step, _state(step), notes)
   checkpoints.close(directory)
 
 
-def _restore(run):
-  directory = checkpoints.open_directory(run.workdir / 'checkpoints')
+def _restore(workdir):
+  directory = checkpoints.open_directory(workdir / 'checkpoints')
   try:
-    return restoring.restore(run, directory, _state(0), command.console())
+    return restoring.restore(
+      workdir, 20, directory, _state(0), command.console()
+    )
   finally:
     checkpoints.close(directory)
 
 
-def _steps(run):
-  return [line['step'] for line in records.read_metrics(run.workdir)]
+def _steps(workdir):
+  return [line['step'] for line in records.read_metrics(workdir)]
 
 
-def _rewrite(run, steps):
+def _rewrite(workdir, steps):
   text = ''.join(f'{json.dumps(_line(step))}\n' for step in steps)
-  (run.workdir / 'metrics.jsonl').write_text(text)
+  (workdir / 'metrics.jsonl').write_text(text)
 
 
-def _kept(run):
-  return sorted(path.name for path in run.workdir.glob('damaged-*'))
+def _kept(workdir):
+  return sorted(path.name for path in workdir.glob('damaged-*'))
 
 
-def test_records_that_are_whole_are_cut_back_to_the_checkpoint(run, capsys):
+def test_records_that_are_whole_are_cut_back_to_the_checkpoint(workdir, capsys):
   # A line whose checkpoint was not written any more.
-  records.append_metrics(run.workdir, _line(100))
-  start = _restore(run)
+  records.append_metrics(workdir, _line(100))
+  start = _restore(workdir)
   assert (start.state.step[0], start.seconds) == (90, 90.5)
-  assert _steps(run) == [20, 40, 50, 60, 80]
+  assert _steps(workdir) == [20, 40, 50, 60, 80]
   assert capsys.readouterr().out == 'Going on from step 90.\n'
-  assert _kept(run) == []
+  assert _kept(workdir) == []
 
 
 def test_lines_lost_at_the_end_are_made_again_from_the_checkpoint_before(
-  run, capsys
+  workdir, capsys
 ):
-  _rewrite(run, [20, 40, 50, 60])
-  start = _restore(run)
+  _rewrite(workdir, [20, 40, 50, 60])
+  start = _restore(workdir)
   assert (start.state.step[0], start.seconds) == (60, 60.5)
-  assert _steps(run) == [20, 40, 50, 60]
+  assert _steps(workdir) == [20, 40, 50, 60]
   out = capsys.readouterr().out
   assert 'lost lines before the checkpoint of step 90' in out
   assert 'Going on from step 60' in out
-  assert (run.workdir / 'checkpoints' / 'unwanted-90').is_dir()
+  assert (workdir / 'checkpoints' / 'unwanted-90').is_dir()
 
 
 @pytest.mark.parametrize(
@@ -108,14 +107,14 @@ def test_lines_lost_at_the_end_are_made_again_from_the_checkpoint_before(
   ],
 )
 def test_lines_that_no_checkpoint_goes_back_to_are_marked_as_lost(
-  run, capsys, steps, missing, words
+  workdir, capsys, steps, missing, words
 ):
-  _rewrite(run, steps)
-  before = (run.workdir / 'metrics.jsonl').read_bytes()
-  assert _restore(run).state.step[0] == 90
+  _rewrite(workdir, steps)
+  before = (workdir / 'metrics.jsonl').read_bytes()
+  assert _restore(workdir).state.step[0] == 90
   out = capsys.readouterr().out
   assert f'metrics.jsonl has lost the {words}; lines marked "lost"' in out
-  lines = records.read_metrics(run.workdir)
+  lines = records.read_metrics(workdir)
   assert [line['step'] for line in lines] == [20, 40, 50, 60, 80]
   for line in lines:
     is_lost = line['step'] in missing
@@ -127,32 +126,34 @@ def test_lines_that_no_checkpoint_goes_back_to_are_marked_as_lost(
       assert line['seconds'] is None and line['kl'] == [[None] * 3] * 2
       # Readers of a mean over replicas find none.
       assert records.summarise(line)['kl_new'] is None
-  assert _kept(run) == ['damaged-metrics.jsonl']
-  kept = run.workdir / 'damaged-metrics.jsonl'
+  assert _kept(workdir) == ['damaged-metrics.jsonl']
+  kept = workdir / 'damaged-metrics.jsonl'
   assert kept.read_bytes() == before
   # It is told once; what is lost stays marked.
-  _restore(run)
+  _restore(workdir)
   assert 'lost' not in capsys.readouterr().out
-  assert len(records.read_metrics(run.workdir)) == 5
+  assert len(records.read_metrics(workdir)) == 5
 
 
 @pytest.mark.parametrize(
   'steps', [[20, 60, 40, 50, 80], [20, 40, 40, 50, 60, 80]]
 )
-def test_lines_out_of_order_or_there_twice_are_put_in_order(run, capsys, steps):
-  _rewrite(run, steps)
-  assert _restore(run).state.step[0] == 90
+def test_lines_out_of_order_or_there_twice_are_put_in_order(
+  workdir, capsys, steps
+):
+  _rewrite(workdir, steps)
+  assert _restore(workdir).state.step[0] == 90
   assert 'out of order, or there twice' in capsys.readouterr().out
-  assert _steps(run) == [20, 40, 50, 60, 80]
-  assert _kept(run) == ['damaged-metrics.jsonl']
+  assert _steps(workdir) == [20, 40, 50, 60, 80]
+  assert _kept(workdir) == ['damaged-metrics.jsonl']
 
 
-def test_a_checkpoint_without_notes_is_taken_to_be_made_at_a_report(run):
-  _save(run, {100: None})
-  records.append_metrics(run.workdir, _line(100))
-  start = _restore(run)
+def test_a_checkpoint_without_notes_is_taken_to_be_made_at_a_report(workdir):
+  _save(workdir, {100: None})
+  records.append_metrics(workdir, _line(100))
+  start = _restore(workdir)
   assert (start.state.step[0], start.seconds) == (100, 10.0)
-  assert _steps(run) == [20, 40, 50, 60, 80, 100]
+  assert _steps(workdir) == [20, 40, 50, 60, 80, 100]
 
 
 @pytest.mark.parametrize(

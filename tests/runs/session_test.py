@@ -1107,7 +1107,7 @@ def test_every_task_and_every_model_runs_whole(tmp_path, task, model):
   settings = prepare.prepare(
     _request(tmp_path, task=task, model=model, steps=2, replicas=1, **changes)
   ).settings
-  assert results.is_complete(tmp_path, settings)
+  assert workdirs.is_complete(tmp_path, settings)
 
 
 @pytest.mark.slow
