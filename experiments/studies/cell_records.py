@@ -151,7 +151,7 @@ def steps_done(cell: Cell) -> int:
         file.seek(start)
         # The last line may be torn, and the first begin in the middle.
         for line in reversed(file.read().split(b'\n')):
-          record = records.documents.parsed(line)
+          record = records.documents.parse(line)
           if isinstance(record, dict) and isinstance(record.get('step'), int):
             return record['step']
   except OSError:

@@ -37,7 +37,7 @@ def config(flags):
   }
 """
 
-# Stands for study_resolve.py: refuses steps below 1, and other settings than
+# Stands for resolve.py: refuses steps below 1, and other settings than
 # those in the workdir.
 _RESOLVE = (
   _CONFIG
@@ -64,7 +64,7 @@ json.dump(found, sys.stdout)
 _RUN = (
   _CONFIG
   + """
-import continuation
+from gtmm_jax.runs import workdirs
 
 flags = dict(flag[2:].split('=', 1) for flag in sys.argv[1:])
 folder = pathlib.Path(flags['workdir'])
@@ -73,9 +73,9 @@ if flags['model'] == 'lru':
   print('run.py: no such luck', file=sys.stderr)
   sys.exit(2)
 try:
-  alone = continuation.alone(folder)
+  alone = workdirs.alone(folder)
   alone.__enter__()
-except continuation.CannotGoOn as error:
+except workdirs.CannotGoOn as error:
   print(f'run.py: {error}', file=sys.stderr)
   sys.exit(2)
 (folder / 'figures').mkdir(exist_ok=True)
