@@ -1,11 +1,11 @@
-"""The paper's figures; strips of frames; maps of walks; memories at work.
+"""The paper's figures, strips of frames, maps of walks and memory panels.
 
-Every picture is written as PNG and as PDF. They need no display and neither
-pyplot nor a backend, can be drawn from any thread, and look the same whatever
-the user's settings of matplotlib are.
+Every picture is written as PNG and as PDF. Drawing needs no display, no pyplot
+and no backend, works in any thread, and gives the same picture whatever the
+user's matplotlib settings are.
 """
 
-# First, for it imports matplotlib where the user's settings prevent that.
+# First, because it can import matplotlib even if the user's settings are wrong.
 from gtmm_jax.figures import appearance  # noqa: F401
 
 # isort: split

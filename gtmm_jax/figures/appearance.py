@@ -1,4 +1,4 @@
-"""How figures look: one way, whatever the user's settings of matplotlib are."""
+"""A fixed appearance of figures, independent of the user's settings."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from collections.abc import Iterator
 
 
 def _import_matplotlib() -> None:
-  """Imports matplotlib, without the user's settings where they prevent that.
+  """Imports matplotlib, without the user's settings if they make it fail.
 
-  Importing it fails for a backend that is not installed, such as that which a
-  notebook names in MPLBACKEND for every program that it starts, and for a
-  matplotlibrc that cannot be read.
+  The import fails for a matplotlibrc that cannot be read and for a backend that
+  is not installed, such as the one that a notebook sets in MPLBACKEND for every
+  program that it starts.
   """
   try:
     importlib.import_module('matplotlib')
@@ -25,21 +25,21 @@ def _import_matplotlib() -> None:
   except ImportError:
     raise
   except Exception:
-    # Some of its modules are loaded, and hold on to what failed.
+    # Some of its modules are loaded and keep the failed state.
     for name in list(sys.modules):
       if name.partition('.')[0] == 'matplotlib':
         del sys.modules[name]
   changed = {'MPLBACKEND': 'agg', 'MATPLOTLIBRC': os.devnull}
-  kept = {name: os.environ.get(name) for name in changed}
+  before = {name: os.environ.get(name) for name in changed}
   os.environ.update(changed)
   try:
     with contextlib.ExitStack() as stack:
-      # It would come before the one that is named.
+      # A matplotlibrc in this folder takes precedence over MATPLOTLIBRC.
       if pathlib.Path('matplotlibrc').exists():
         stack.enter_context(contextlib.chdir(pathlib.Path(__file__).parent))
       importlib.import_module('matplotlib')
   finally:
-    for name, value in kept.items():
+    for name, value in before.items():
       os.environ.pop(name)
       if value is not None:
         os.environ[name] = value
@@ -49,28 +49,27 @@ _import_matplotlib()
 
 import matplotlib  # noqa: E402
 
-# Matplotlib's defaults, but those that are of no picture's looks and whose
-# setting does more than that; and embedded fonts that can be edited and
-# searched, which publishers ask for.
+# Matplotlib's defaults, without settings that do not change a picture but have
+# side effects; and embedded fonts that can be edited and searched, which
+# publishers ask for.
 _SETTINGS = {
   name: value
   for name, value in dict(matplotlib.rcParamsDefault).items()
   if not name.startswith(('backend', 'interactive', 'date.'))
 } | {'pdf.fonttype': 42}
-# What embeds the fonts logs each of its steps, which programs whose loggers
-# begin at INFO, as absl's do, would print.
+# fontTools logs every step of embedding a font at INFO, a level that absl's
+# programs print.
 logging.getLogger('fontTools').setLevel(logging.WARNING)
-# Settings of matplotlib are those of all threads.
+# Threads share matplotlib's settings.
 _LOCK = threading.RLock()
 
 
 @contextlib.contextmanager
 def fixed() -> Iterator[None]:
-  """Draws and writes figures in one way; for `with`, or as `@fixed()`.
+  """Sets matplotlib's settings to its defaults, inside `with` or `@fixed()`.
 
-  Inside, matplotlib's settings are its defaults; afterwards they are the user's
-  again. Threads wait for one another. The backend is left alone: figures here
-  need neither it nor pyplot.
+  Restores the user's settings at the end. Only one thread at a time is inside.
+  The backend is not changed: figures here need neither a backend nor pyplot.
   """
   with _LOCK, matplotlib.rc_context(_SETTINGS):
     yield

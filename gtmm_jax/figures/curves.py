@@ -7,17 +7,17 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-_LONGEST = 400  # Points of a curve; more are not seen at this size.
+_LONGEST = 400  # Points of a curve; more cannot be told apart.
 
 
 class Run(NamedTuple):
-  """What the figures show of one run, as the readers of records return it.
+  """The records of one run, as they are read.
 
   Attributes:
     label: the run's name in the legend, such as the name of its model.
     metrics: lines of metrics in the order of their steps; may be empty.
-    evaluation: the held-out evaluation, None where there is none.
-    model: where several models are drawn, runs of one share its colour.
+    evaluation: the held-out evaluation, None if there is none.
+    model: its name; runs of one model share its colour if several are drawn.
   """
 
   label: str
@@ -41,25 +41,25 @@ class Curve(NamedTuple):
 
 
 def numbers(value: Any) -> np.ndarray:
-  """Floats, NaN for what is null or not finite."""
+  """Converts values to floats, NaN for those that are null or not finite."""
   array = np.array(value, dtype=np.float64)
   return np.where(np.isfinite(array), array, np.nan)
 
 
 def alive(run: Run) -> np.ndarray:
-  """Which replicas have not failed: [R], [0] where there is no record."""
-  found = [
+  """Tells which replicas have not failed, bool [R]; [0] without records."""
+  failures = [
     record['failed_at']
     for record in (*run.metrics, run.evaluation)
     if record is not None
   ]
-  if not found:
+  if not failures:
     return np.ones(0, bool)
-  return np.isnan(np.stack([numbers(steps) for steps in found])).all(axis=0)
+  return np.isnan(np.stack([numbers(each) for each in failures])).all(axis=0)
 
 
 def per_frame(run: Run) -> Curve | None:
-  """KL of frames 1 .. T of held-out episodes, None where there is no value."""
+  """Returns the KL of frames 1 to T of held-out episodes; None without any."""
   if run.evaluation is None:
     return None
   values = np.atleast_2d(numbers(run.evaluation['kl']))[alive(run)]
@@ -67,65 +67,69 @@ def per_frame(run: Run) -> Curve | None:
 
 
 def over_training(run: Run, name: str) -> Curve | None:
-  """One of the metrics `[R]` by training step, None where there is no value.
+  """Returns a metric `[R]` by training step; None without any value.
 
-  Of more than 400 reports, neighbours are averaged, each replica for itself.
+  With more than 400 reports, neighbouring ones are averaged within each
+  replica.
   """
-  kept = alive(run)
-  if not run.metrics or not kept.any():
+  is_alive = alive(run)
+  if not run.metrics or not is_alive.any():
     return None
   steps = np.array([line['step'] for line in run.metrics])
   lines = [numbers(line[name]) for line in run.metrics]
-  values = np.stack([np.broadcast_to(line, kept.shape) for line in lines])
-  values = values.T[kept]
+  values = np.stack([np.broadcast_to(line, is_alive.shape) for line in lines])
+  values = values.T[is_alive]
   if len(steps) > _LONGEST:
     starts = np.arange(_LONGEST) * len(steps) // _LONGEST
     total = np.add.reduceat(np.nan_to_num(values), starts, axis=1)
     count = np.add.reduceat(np.isfinite(values), starts, axis=1, dtype=int)
     values = np.where(count, total / np.maximum(count, 1), np.nan)
-    # A line reports on what precedes its step: so do several together.
+    # A line reports on the steps before it; so does an average of lines.
     steps = steps[np.append(starts[1:], len(steps)) - 1]
   return _curve(steps, values)
 
 
 def held_out(run: Run, name: str) -> Curve | None:
-  """Returns a metric `[R]` of held-out episodes, by training step.
+  """Returns a metric `[R]` of held-out episodes by training step.
 
-  From the lines of metrics that have an entry `held_out`, and from the
-  evaluation, which has more episodes, in place of a line of its step.
+  The values come from the lines of metrics with an entry `held_out` and from
+  the evaluation, which has more episodes and replaces a line of the same step.
 
   Returns:
-    None where there is no value.
+    The curve, None without any value.
   """
-  found = {
+  entries = {
     line['step']: line['held_out']
     for line in run.metrics
     if line.get('held_out') is not None
   }
   if run.evaluation is not None and 'step' in run.evaluation:
-    found[run.evaluation['step']] = run.evaluation
-  found = {step: each[name] for step, each in found.items() if name in each}
-  kept = alive(run)
-  if not found or not kept.any():
+    entries[run.evaluation['step']] = run.evaluation
+  entries = {step: each[name] for step, each in entries.items() if name in each}
+  is_alive = alive(run)
+  if not entries or not is_alive.any():
     return None
-  steps = sorted(found)
-  values = [np.broadcast_to(numbers(found[step]), kept.shape) for step in steps]
-  return _curve(np.array(steps), np.stack(values).T[kept])
+  steps = sorted(entries)
+  values = [
+    np.broadcast_to(numbers(entries[step]), is_alive.shape) for step in steps
+  ]
+  return _curve(np.array(steps), np.stack(values).T[is_alive])
 
 
 def limits(
   curves: Sequence[Curve], settled: float, from_zero: bool
 ) -> tuple[float, float]:
-  """Limits that show what follows the given fraction of each curve.
+  """Chooses limits of an axis that show the part of curves after the start.
 
-  They hold all points where what follows fills a third of the axis even so,
-  and otherwise all but the outermost hundredth of it, and headroom. With
-  `from_zero` they begin at zero, unless there are negative values.
+  The limits contain all points if that part then still fills a third of the
+  axis. Otherwise they contain the part's 1st to 99th percentile, with some
+  headroom.
 
   Args:
     curves: one or more.
-    settled: at least 0 and below 1; 0 holds every point.
-    from_zero: for what cannot be negative.
+    settled: fraction of each curve that is its start, at least 0 and below 1; 0
+      contains every point.
+    from_zero: makes 0 the lower limit, unless there are negative values.
 
   Returns:
     The lower and the upper limit, in the unit of the means.
@@ -136,7 +140,7 @@ def limits(
     edges = np.stack([curve.mean - error, curve.mean + error])
     outer.append(edges)
     late = curve.x > settled * curve.x[-1]
-    # Of a few reports, the first may tell of the start alone.
+    # The first of three or more reports may describe only the start.
     late[0] &= not settled or len(late) < 3
     if settled and np.isfinite(curve.mean[late]).any():
       edges = np.nanpercentile(edges[:, late], [1, 99])
@@ -160,7 +164,7 @@ def _ends(parts: Iterable[np.ndarray]) -> tuple[float, float]:
 
 
 def _curve(x: np.ndarray, values: np.ndarray) -> Curve | None:
-  """Means and standard errors over the first axis of values [R, N]."""
+  """Computes means and standard errors over the first axis of [R, N]."""
   count = np.isfinite(values).sum(axis=0)
   if not count.any():
     return None

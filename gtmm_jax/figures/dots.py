@@ -1,4 +1,4 @@
-"""Dots with intervals: what many runs came to, one row for each, in words."""
+"""Dots with intervals: the results of many runs, one row for each."""
 
 from __future__ import annotations
 
@@ -22,18 +22,20 @@ _RING = {
   'markeredgecolor': '0.6',
 }
 _FIRST = {'color': '0.75', 'linewidth': 0.8}
-# In pixels: of a panel, beside it, of a row, and above and below all rows.
+# In pixels: width of a panel, space beside it, height of a row, space above and
+# below all rows.
 _PANEL, _SPACE, _ROW, _ENDS = 330, 40, 34, 190
-_LETTERS = 8  # Their size in points.
+_FONT_SIZE = 8  # In points.
 
 
 class Dot(NamedTuple):
-  """What one run came to.
+  """The result of one run.
 
   Attributes:
     mean: over replicas.
     error: its standard error, None for a single replica.
-    replicas: the value of each; those that are not finite are left out.
+    replicas: the value of each replica; values that are not finite are left
+      out.
   """
 
   mean: float
@@ -64,14 +66,14 @@ def dots_figure(
 ) -> Figure:
   """Draws means as dots, standard errors as bars, replicas as small rings.
 
-  A panel a task, side by side; a row for each label that any panel has, from
-  the top in their order. A line goes down from the first row's dots, with which
-  the others are compared.
+  There is one panel per task, side by side, and one row for each label in any
+  panel, in their order from the top. A vertical line through the dot of the
+  first row is the reference for the other rows.
 
   Args:
-    panels: of each task, by its name, dots by their labels, which `in_print`
-      puts into words; None, and what is absent, is left empty.
-    title: what the values are, a line above everything.
+    panels: by the name of each task, dots by their labels, which `in_print`
+      puts into words; the place of None or of an absent label is left empty.
+    title: names the values, a line above everything.
 
   Raises:
     ValueError: there are no panels, or none has a dot.
@@ -82,7 +84,7 @@ def dots_figure(
   if not any(dot for each in panels.values() for dot in each.values()):
     raise ValueError('There are no dots to draw: give a panel with some.')
   wording = [writing.literal(words.in_print(label)) for label in labels]
-  left = max(writing.width_of(text, _LETTERS) for text in wording) + 30
+  left = max(writing.width_of(text, _FONT_SIZE) for text in wording) + 30
   size = (
     left + len(panels) * (_PANEL + _SPACE),
     len(labels) * _ROW + _ENDS,
@@ -123,7 +125,7 @@ def _draw(axes: Axes, dots: Sequence[Dot | None]) -> None:
       dot.mean, row, xerr=dot.error, elinewidth=1.6, capsize=2.5, **_DOT
     )
   axes.spines[['top', 'right']].set_visible(False)
-  axes.tick_params(labelsize=_LETTERS)
+  axes.tick_params(labelsize=_FONT_SIZE)
   axes.tick_params(axis='y', length=0)
   axes.grid(axis='y', color='0.93', linewidth=0.8)
   axes.set_axisbelow(True)

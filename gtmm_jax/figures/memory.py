@@ -1,4 +1,4 @@
-"""A memory at work: heat maps over one episode, below its frames."""
+"""Heat maps of a memory over one episode, below the episode's frames."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ from gtmm_jax.figures import panels as heat_maps
 from gtmm_jax.figures.panels import Panel
 
 _MARK = (0.835, 0.369, 0.0)
-# Sizes of letters in points.
+# Font sizes in points.
 _TITLE, _PANEL, _NOTE, _NUMBER = 10, 8, 7, 7
-# All that follows is in pixels. Widths: of panels side by side at most, of one
-# over many frames, of one over few; of a frame's place over many, over few.
+# All of the following is in pixels. Widths: greatest of panels side by side, of
+# a panel over many frames and over few; of a frame's place, least and greatest.
 _PAGE, _WIDE, _NARROW, _PLACE, _LARGE = 2400, 2000, 480, 32, 128
-# Heights: of frames' numbers, of a mark, above a panel, of a colour bar at
-# least, below a panel, of a note.
+# Heights: of the frames' numbers, of a mark, above a panel, least of a colour
+# bar, below a panel, of a note.
 _ABOVE_FRAMES, _LINE, _ABOVE, _SHORT, _BELOW, _LOW = 24, 4, 42, 54, 58, 24
-# Beside a panel: its scale, and what stands at it.
+# Widths beside a panel: gap before the scale, the scale, its numbers.
 _BAR_GAP, _BAR, _BESIDE = 12, 12, 90
 _MARGIN = 14
 
@@ -59,23 +59,23 @@ def memory_figure(
   title: str | None = None,
   note: str | None = None,
 ) -> Figure:
-  """Draws heat maps side by side and below one another, each with its scale.
+  """Draws heat maps in rows and columns, each with its scale.
 
-  Time runs to the right. Above every column of panels stand the episode's
-  frames, each over what belongs to it. Cells of the heat maps are whole pixels,
-  at least one, so that none is lost.
+  Time runs to the right. Above every column of panels are the episode's frames,
+  each aligned with its column of the heat maps. A cell of a heat map is a whole
+  number of pixels wide and high, so that none is lost.
 
   Args:
     frames: of one episode, `[T, H, W, C]`, C 1 or 3, values in [0, 1].
-    panels: one or more, in the order of reading.
-    marks: `[T]`: true where a frame is predictable. Such frames have a line
-      below them, and so have their columns above every panel.
+    panels: one or more, in reading order.
+    marks: `[T]`: true if a frame is predictable. Such frames have a line below
+      them, and their columns one above every panel.
     title: a line above everything.
     note: a line below everything.
 
   Raises:
-    ValueError: there are no frames or no panels, their shapes or values are not
-      as above, or those of a panel not as `Panel` has them.
+    ValueError: there are no frames or no panels; or shapes or values are not as
+      above or as `Panel` describes.
   """
   pictures = strips.as_rgb('frames', frames)
   length = len(pictures)
@@ -95,25 +95,25 @@ def memory_figure(
 
 
 class _Grid(NamedTuple):
-  """Where frames and panels go, in pixels from the upper left."""
+  """The places of frames and panels, in pixels from the upper left corner."""
 
   cell: int  # Width of a frame's place.
-  width: int  # Of a panel.
+  width: int  # Width of a panel.
   columns: int
-  lefts: list[int]  # Of each column of panels.
-  top: int  # Of the frames and their numbers.
-  tops: list[int]  # Of each row of panels.
-  size: tuple[int, int]  # Of what all of them take, width and height.
+  lefts: list[int]  # Left edge of each column of panels.
+  top: int  # Upper edge of the frames and their numbers.
+  tops: list[int]  # Upper edge of each row of panels.
+  size: tuple[int, int]  # Width and height of everything.
 
 
 def _grid(panels: Sequence[Panel], length: int, height: int, top: int) -> _Grid:
-  """As many panels side by side as the page has room for, at most three.
+  """Places as many panels side by side as the page has room for, up to three.
 
   Args:
-    panels: checked.
+    panels: from `checked`.
     length: number of frames.
     height: of a frame.
-    top: where the frames begin.
+    top: upper edge of the frames.
   """
   cell = max(_PLACE, min(_LARGE, _NARROW // length))
   cell = max(1, min(cell, _WIDE // length))
@@ -143,11 +143,11 @@ def _lay_out(
   title: str,
   notes: tuple[str, str],
 ) -> Figure:
-  """Draws all on axes whose unit is the pixel, and on axes upon them.
+  """Draws everything on axes whose unit is the pixel.
 
   Args:
     pictures: [T, H, W, 3] in [0, 1].
-    panels: checked.
+    panels: from `checked`.
     marks: [T].
     title: above everything, may be empty.
     notes: below everything, either may be empty.
@@ -158,7 +158,7 @@ def _lay_out(
   widest = max(writing.width_of(*line) for line in words) + _MARGIN
   width = max(grid.size[0], widest) + _MARGIN
   height = grid.size[1] + _LOW * sum(map(bool, notes))
-  # A little more, for a quotient that rounds down would lose a whole pixel.
+  # A little more, because a quotient rounded down would lose a whole pixel.
   inches = [(pixels + 1e-6) / writing.DPI for pixels in (width, height)]
   figure = Figure(figsize=inches, dpi=writing.DPI)
   page = figure.add_axes((0, 0, 1, 1), xlim=(0, width), ylim=(height, 0))
@@ -184,7 +184,7 @@ def _draw_frames(
   place: tuple[int, int],
   cell: int,
 ) -> None:
-  """Draws frames in the middle of their places, with numbers and marks."""
+  """Draws frames at the centres of their places, with numbers and marks."""
   room = cell - (4 if cell >= 24 else 2 if cell >= 8 else 0)
   scale = min(1.0, room / max(pictures.shape[1:3]))
   h, w = (max(1, round(scale * side)) for side in pictures.shape[1:3])
@@ -193,7 +193,7 @@ def _draw_frames(
     middle = x + (number - 0.5) * cell
     page.text(middle, y - 6, f'{number}', size=_NUMBER, ha='center')
   strip = np.full((h, cell * len(pictures), 3), 255, np.uint8)
-  # An empty place is white; matplotlib would round bytes down.
+  # NaN becomes white. Rounds here, because matplotlib rounds bytes down.
   shown = np.round(255 * np.nan_to_num(pictures, nan=1.0)).astype(np.uint8)
   for frame, picture in enumerate(shown):
     small = Image.fromarray(picture).resize((w, h), Image.Resampling.BOX)
@@ -213,7 +213,7 @@ def _place_panel(
   place: tuple[int, int],
   grid: _Grid,
 ) -> None:
-  """Draws a heat map, its title, its scale and marks above its columns."""
+  """Draws a heat map with its title, its scale and marks above its columns."""
   x, y = place
   count, rows = panel.values.shape
   is_timed = panel.columns == 'frame'
@@ -232,7 +232,7 @@ def _place_panel(
 
 
 def _draw_mark(page: Axes, box: tuple[int, int, int]) -> None:
-  """A line of whole pixels in a box: left, top, width."""
+  """Draws a line of whole pixels in a box: left, top, width."""
   left, top, width = box
   page.add_patch(
     Rectangle(
@@ -242,7 +242,7 @@ def _draw_mark(page: Axes, box: tuple[int, int, int]) -> None:
 
 
 def _axes(page: Axes, box: tuple[int, int, int, int]) -> Axes:
-  """Axes in a box of pixels: left, top, width, height."""
+  """Adds axes in a box of pixels: left, top, width, height."""
   figure: Any = page.figure
   (_, width), (height, _) = page.get_xlim(), page.get_ylim()
   left, top, across, down = box

@@ -1,6 +1,6 @@
-"""Overlays: maps that a walk leaves behind, its visits in three colours.
+"""Overlays: maps of the frames that a walk has shown, one colour per visit.
 
-Gemici et al. 2017, the figure of generation in the MNIST maze, section 5.6.
+See Gemici et al. 2017, the figure of generation in the MNIST maze, section 5.6.
 """
 
 from __future__ import annotations
@@ -15,19 +15,19 @@ from matplotlib.figure import Figure
 
 from gtmm_jax.figures import appearance, strips, walks, writing
 
-# Visits to a cell that have a colour channel.
+# Number of visits to a cell that have a colour channel.
 _CHANNELS = 3
-# Cells that no visit has lit, those under the arrows, what is between cells.
+# Brightness of unvisited cells, of cells under the arrows, of gaps.
 _UNVISITED, _GROUND, _BETWEEN = 0.3, 0.1, 0.6
 _MOVES = 'last five moves'
 _LEGEND = (
   "a cell's first visit is red, the second adds green, the third blue: where "
   'they agree it turns yellow, then white; grey: not visited yet'
 )
-# Sizes of letters in points.
+# Font sizes in points.
 _TITLE, _NAME, _SMALL = 10, 8, 7
-# In pixels: between maps, above a block of maps for its frames,
-# below everything for the legend; and of columns side by side at most.
+# In pixels: space between maps, above a block of maps for the numbers of its
+# frames, and at the bottom for the legend; greatest width of all columns.
 _SPACE, _ABOVE, _BELOW, _PAGE = 14, 24, 26, 2400
 _MARGIN = 12
 
@@ -60,24 +60,25 @@ def overlay_figure(
   title: str | None = None,
   grid: tuple[int, int] | None = None,
 ) -> Figure:
-  """Draws what each row has seen of a map after 5, 10, 15, ... T frames.
+  """Draws the part of a map that each row has seen after 5, 10, ... T frames.
 
-  A column has the moves that led to its last five frames, as arrows, and below
-  them a map for each row. In each cell the frame of the first visit is the red
-  channel, that of the second the green one, that of the third the blue one:
-  frames that agree turn yellow, then white. The map is the whole grid, or,
-  where that is not given or has more than 64 cells, what the walk went over,
-  and the line below everything says so.
+  A column has arrows for the moves to its last five frames and, below them, a
+  map for each row. In each cell, the frame of the first visit is the red
+  channel, the second the green and the third the blue channel: frames that
+  agree become yellow, then white. The map is the whole grid or, without a grid
+  or with more than 64 cells, the part that the walk covers; a line at the
+  bottom then says so.
 
   Args:
     rows: a name and frames `[T, H, W, 1]` for each, one or more of one shape;
-      values in [0, 1], clipped to it. NaN is dark, and a frame of NaN no visit.
-    positions: int `[T, 2]`, row (downwards) and column of each frame's cell,
-      of the grid, or from any origin where that is not given.
-    visits: int `[T]`, how often the cell was seen before, 0 for the first time;
-      frames from the fourth visit on are left out.
+      values in [0, 1], to which others are clipped. NaN is dark; a frame of NaN
+      is not a visit.
+    positions: int `[T, 2]`, row (downwards) and column of each frame's cell in
+      the grid, or from any origin without a grid.
+    visits: int `[T]`, number of earlier frames of the same cell; frames from
+      the fourth visit on are left out.
     title: a line above everything.
-    grid: its rows and columns.
+    grid: its numbers of rows and columns.
 
   Raises:
     ValueError: there are no frames, or shapes or values are not as above.
@@ -86,52 +87,56 @@ def overlay_figure(
     raise ValueError('There are no maps to draw: give a row of frames.')
   shapes = {np.shape(frames) for _, frames in rows}
   if len(shapes) > 1:
-    found = [f'{name} {np.shape(frames)}' for name, frames in rows]
-    raise ValueError(f'Rows of one overlay share their shape, but are {found}.')
+    sizes = ', '.join(f'{name} {np.shape(frames)}' for name, frames in rows)
+    raise ValueError(
+      f'The rows of an overlay have shapes {sizes}; they must have the same.'
+    )
   pictures = [_channel(name, frames) for name, frames in rows]
   length = len(pictures[0])
   if not length:
     raise ValueError('There are no frames to draw: give rows with some.')
-  walk = _whole('positions', positions, (length, 2))
-  visits = _whole('visits', visits, (length,))
+  cells = _integers('positions', positions, (length, 2))
+  visits = _integers('visits', visits, (length,))
   if visits.min() < 0:
     raise ValueError(
-      f'visits has {visits.min()} in it, but counts from 0, the first time.'
+      f'visits has {visits.min()} in it; it must count from 0, the first visit.'
     )
-  shape, corner, cut = walks.extent(walk, grid)
-  # Of wide maps, the cells are thinned until one of them fits.
+  shape, corner, cut = walks.extent(cells, grid)
+  # Frames of wide maps are subsampled until one map fits on the page.
   room = max(1, _PAGE // shape[1] - walks.GAP)
   stride = -(-pictures[0].shape[2] // room)
   thinned = [each[:, ::stride, ::stride] for each in pictures]
   names = [name for name, _ in rows]
-  made = walks.Walk(shape, walk - corner, visits)
-  return _lay_out(names, thinned, made, (title or '', _LEGEND, cut))
+  walk = walks.Walk(shape, cells - corner, visits)
+  return _lay_out(names, thinned, walk, (title or '', _LEGEND, cut))
 
 
 def _channel(name: str, frames: np.ndarray) -> np.ndarray:
-  """Frames as [T, H, W] in [0, 1], of a size to be looked at."""
+  """Converts frames to [T, H, W] in [0, 1], scaled to a visible size."""
   shape = np.shape(frames)
   if len(shape) != 4 or shape[-1] != 1:
     raise ValueError(
-      f'The row {name!r} has shape {shape}, but must be [T, H, W, 1]: the '
-      'colours of an overlay are the visits.'
+      f'The row {name!r} has shape {shape}, but must be [T, H, W, 1]: colours '
+      'of an overlay mean visits.'
     )
   return strips.as_rgb(name, frames)[..., 0]
 
 
-def _whole(name: str, values: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
-  """An array of whole numbers of a shape."""
+def _integers(
+  name: str, values: np.ndarray, shape: tuple[int, ...]
+) -> np.ndarray:
+  """Checks that an array has integers and a shape, and returns it as int64."""
   array = np.asarray(values)
   if array.shape != shape or array.dtype.kind not in 'iu':
     raise ValueError(
       f'{name} has shape {array.shape} and type {array.dtype}, but must be '
-      f'whole numbers of shape {shape}, as many as there are frames.'
+      f'integers of shape {shape}, as many as there are frames.'
     )
   return array.astype(np.int64)
 
 
 def _tiled(cells: np.ndarray) -> np.ndarray:
-  """Cells [rows, columns, H, W, 3] as one picture, with gaps around each."""
+  """Joins cells [rows, columns, H, W, 3] to a picture, with gaps between."""
   gap, none = (walks.GAP, 0), (0, 0)
   cells = np.pad(
     cells, (none, none, gap, gap, none), constant_values=_BETWEEN
@@ -144,7 +149,7 @@ def _tiled(cells: np.ndarray) -> np.ndarray:
 
 
 def _map(frames: np.ndarray, walk: walks.Walk) -> np.ndarray:
-  """Draws what the first frames of a walk, [t, H, W], leave on the map."""
+  """Draws the first frames [t, H, W] of a walk on the map."""
   cells = np.full((*walk.shape, *frames.shape[1:], 3), _UNVISITED)
   lit = set()
   for frame, cell, visit in zip(
@@ -164,13 +169,13 @@ def _lay_out(
   walk: walks.Walk,
   texts: tuple[str, str, str],
 ) -> Figure:
-  """Draws moves and maps, in blocks below one another where a page is full.
+  """Draws moves and maps, in as many blocks as the page's width requires.
 
   Args:
     names: of the rows.
     pictures: [T, H, W] of each row.
     walk: over the map.
-    texts: above everything, and two below; each may be empty.
+    texts: one above everything and two below; each may be empty.
   """
   title, *notes = texts
   length = len(walk.cells)
@@ -181,7 +186,7 @@ def _lay_out(
   names = [_MOVES, *names]
   left = 20 + max(writing.width_of(name, _NAME) for name in names)
   top = 44 if title else _MARGIN
-  # Room for the words above a map, however narrow it is.
+  # Even a narrow map has room for the words above it.
   step = _SPACE + max(wide, writing.width_of(f't = {length}', _SMALL))
   columns = max(1, min(len(ends), _PAGE // step))
   block = _ABOVE + len(names) * (tall + _SPACE)
@@ -212,7 +217,7 @@ def _lay_out(
   axes.text(_MARGIN, 28, writing.literal(title), size=_TITLE)
   for line, note in enumerate(notes):
     axes.text(_MARGIN, bottom + 10 + _BELOW * line, note, size=_SMALL)
-  # Matplotlib would round bytes down.
+  # Rounds here, because matplotlib rounds bytes down.
   axes.imshow(
     np.round(canvas * 255).astype(np.uint8),
     extent=(0, canvas.shape[1], canvas.shape[0], 0),
@@ -222,8 +227,8 @@ def _lay_out(
 
 
 def _page(canvas: np.ndarray) -> tuple[Figure, Axes]:
-  """A figure, and axes on it whose unit is the pixel of a canvas."""
-  # A little more, for a quotient that rounds down would lose a whole pixel.
+  """Makes a figure, and axes on it whose unit is the pixel of a canvas."""
+  # A little more, because a quotient rounded down would lose a whole pixel.
   height, width = ((side + 1e-6) / writing.DPI for side in canvas.shape[:2])
   figure = Figure(figsize=(width, height), dpi=writing.DPI)
   axes = figure.add_axes((0, 0, 1, 1))

@@ -1,4 +1,4 @@
-"""Panels: heat maps of what a memory holds, reads and writes."""
+"""Panels: heat maps of a memory's contents, reads and writes."""
 
 from __future__ import annotations
 
@@ -11,10 +11,11 @@ from matplotlib.axes import Axes
 from gtmm_jax.figures import writing
 from gtmm_jax.figures.curves import numbers
 
-# Perceptually uniform; both are darkest where there is nothing.
+# Perceptually uniform; both are darkest at 0.
 _SEQUENTIAL, _DIVERGING = 'viridis', 'berlin'
-_LETTERS = 7  # Their size in points.
-# In pixels: a panel with many rows, about, and a row at most.
+_FONT_SIZE = 7  # In points.
+# In pixels: approximate height of a panel with many rows, greatest height of a
+# row.
 _TALL, _ROW = 240, 18
 
 
@@ -22,17 +23,17 @@ class Panel(NamedTuple):
   """One heat map.
 
   Attributes:
-    title: what it shows.
-    values: `[T, Y]`, a column a frame and a row a slot, head or gate; what is
-      not finite is left white.
-    rows: what a row is, such as 'slot', numbered from 0 at the top; or a name
-      for each row.
+    title: of the panel.
+    values: `[T, Y]`, one column per frame and one row per slot, head or gate;
+      values that are not finite are left white.
+    rows: the kind of row, such as 'slot', to number rows from 0 at the top; or
+      a name for each row.
     meaning: of the colours, with the unit if there is one.
     limits: values of the outermost colours, to which others are clipped; None
-      takes 0 and the greatest value, or, where there are negative ones, minus
-      and plus the greatest magnitude.
-    columns: what a column is. 'frame' numbers them from 1 and aligns them with
-      the frames; any other word numbers them from 0: values are `[X, Y]`.
+      means 0 and the greatest value or, with negative values, minus and plus
+      the greatest magnitude.
+    columns: the kind of column. 'frame' numbers columns from 1 and aligns them
+      with the frames; any other word numbers them from 0, for values `[X, Y]`.
   """
 
   title: str
@@ -44,14 +45,14 @@ class Panel(NamedTuple):
 
 
 def checked(panel: Panel, length: int) -> Panel:
-  """The panel with floats, NaN where they are not finite, and with limits.
+  """Checks a panel and returns it with finite or NaN floats and with limits.
 
   Args:
-    panel: as given.
+    panel: to check.
     length: T, the number of frames.
 
   Raises:
-    ValueError: its values, names or limits are not as `Panel` has them.
+    ValueError: its values, names or limits are not as `Panel` describes.
   """
   where = f'The panel {panel.title!r}'
   values = numbers(panel.values)
@@ -68,7 +69,7 @@ def checked(panel: Panel, length: int) -> Panel:
   if not isinstance(panel.rows, str) and len(panel.rows) != values.shape[1]:
     raise ValueError(
       f'{where} has {len(panel.rows)} names for {values.shape[1]} rows; give '
-      'each row one, or one word for all.'
+      'a name for each row, or one word for all.'
     )
   limits = panel.limits
   if limits is None:
@@ -85,9 +86,9 @@ def checked(panel: Panel, length: int) -> Panel:
 
 
 def row_height(panel: Panel) -> int:
-  """Pixels of a row: a whole number, so that no row is lost or doubled."""
+  """Returns the height of a row in whole pixels, so that rows look alike."""
   if not isinstance(panel.rows, str):
-    return _ROW  # As its name needs.
+    return _ROW  # High enough for its name.
   return min(_ROW, max(1, round(_TALL / panel.values.shape[1])))
 
 
@@ -95,10 +96,10 @@ def draw(axes: Axes, bar: Axes, panel: Panel, cell: int) -> None:
   """Draws a checked panel on `axes`, and its scale on `bar`.
 
   Args:
-    axes: of `cell` pixels for each column, `row_height` for each row.
-    bar: as high or, beside a low panel, higher.
-    panel: checked.
-    cell: pixels of a column.
+    axes: `cell` pixels wide per column and `row_height` pixels high per row.
+    bar: of the same height or, beside a low panel, higher.
+    panel: from `checked`.
+    cell: width of a column in pixels.
   """
   count, rows = panel.values.shape
   first = 1 if panel.columns == 'frame' else 0
@@ -112,24 +113,24 @@ def draw(axes: Axes, bar: Axes, panel: Panel, cell: int) -> None:
     interpolation='nearest',
   )
   axes.set_xticks(ticks(count, cell, first))
-  axes.set_xlabel(writing.literal(panel.columns), size=_LETTERS, labelpad=2)
+  axes.set_xlabel(writing.literal(panel.columns), size=_FONT_SIZE, labelpad=2)
   height = row_height(panel)
   if isinstance(panel.rows, str):
-    # A line of letters is higher than a digit is wide.
+    # A line of text is higher than a digit is wide.
     axes.set_yticks(ticks(rows, 1.6 * height, first=0))
-    axes.set_ylabel(writing.literal(panel.rows), size=_LETTERS)
+    axes.set_ylabel(writing.literal(panel.rows), size=_FONT_SIZE)
   else:
     axes.set_yticks(range(rows), [writing.literal(name) for name in panel.rows])
   low, high = panel.limits
   shown = [low, high] if rows * height < 90 else [low, (low + high) / 2, high]
   axes.figure.colorbar(image, cax=bar, ticks=shown)
   bar.set_yticks(shown, [_number(value, panel) for value in shown])
-  for drawn in (axes, bar):
-    drawn.tick_params(labelsize=_LETTERS, length=2, pad=2)
+  for each in (axes, bar):
+    each.tick_params(labelsize=_FONT_SIZE, length=2, pad=2)
 
 
 def _number(value: float, panel: Panel) -> str:
-  """A number beside the scale; its ends say where colours hold more."""
+  """Writes a number of the scale, with ≥ or ≤ if values are clipped to it."""
   low, high = panel.limits
   rounding = 1e-5 * (high - low)
   sign = ''
@@ -141,17 +142,17 @@ def _number(value: float, panel: Panel) -> str:
 
 
 def ticks(count: int, cell: float, first: int) -> list[int]:
-  """Which of `count` cells from `first` on are numbered.
+  """Chooses the cells that are numbered.
 
   Args:
-    count: of cells, at least 1.
-    cell: pixels of one.
-    first: number of the first, 0 or 1.
+    count: number of cells, at least 1.
+    cell: width of a cell in pixels.
+    first: number of the first cell, 0 or 1.
 
   Returns:
-    Numbers at distances of 1, 2, 5, 10, ..., so that they do not touch.
+    Numbers at distances of 1, 2, 5, 10, ..., far enough not to touch.
   """
-  room = writing.width_of(str(first + count - 1), _LETTERS) + 6
+  room = writing.width_of(str(first + count - 1), _FONT_SIZE) + 6
   step = next(
     step
     for power in range(9)

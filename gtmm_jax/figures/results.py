@@ -25,8 +25,8 @@ from gtmm_jax.figures.curves import (
   per_frame,
 )
 
-# Okabe and Ito's colours, told apart with every kind of colour vision; their
-# yellow is left out, too pale for a line on white.
+# Okabe and Ito's colours, which can be told apart with every kind of colour
+# vision. Their yellow is left out: it is too pale for a line on white.
 _COLOURS = (
   '#0072B2',
   '#D55E00',
@@ -36,9 +36,9 @@ _COLOURS = (
   '#56B4E9',
   '#000000',
 )
-_DASHES = ('-', '--', ':', '-.')  # A new one each time the colours are used up.
+_DASHES = ('-', '--', ':', '-.')  # The next one when the colours are used up.
 _PREDICTABLE = np.array((1.0, 0.94, 0.75))  # Red, green, blue: pale yellow.
-# A ring in the colour of its run, joined by a thin line of dots.
+# Rings in the colour of their run, joined by a thin dotted line.
 _HELD_OUT = {
   'marker': 'o',
   'markerfacecolor': 'white',
@@ -65,22 +65,23 @@ def draw_results(
 
 @appearance.fixed()
 def results_figure(runs: Sequence[Run], title: str | None = None) -> Figure:
-  """Draws three panels in the manner of the paper's figures of results.
+  """Draws the three panels of the paper's figures of results.
 
-  Left, the KL of each frame of held-out episodes, predictable frames shaded
-  by the fraction of episodes in which they are (those of the first run that
-  has an evaluation). Middle, the KL of the last frame during training; right,
-  the negative variational bound, with a line at the entropy of grey pixels,
-  its floor, where an evaluation has one. Rings are means of held-out episodes.
-  Neighbouring reports are averaged where a curve has more than 400. All in
-  nats: means over replicas, with a band or bar of one standard error to each
-  side where there are at least two. A replica that failed is left out of every
-  panel, and the legend says how many are left. The panels over training are
-  scaled to what follows the first tenth of it.
+  Left: the KL of each frame of held-out episodes; frames are shaded by the
+  fraction of episodes in which they are predictable (from the first run with an
+  evaluation). Middle: the KL of the last frame during training. Right: the
+  negative variational bound, with a line at the entropy of grey pixels, its
+  floor, if an evaluation has one. Rings are means over held-out episodes.
+
+  All values are in nats: means over replicas, with a band or bar of one
+  standard error to each side if there are at least two. Failed replicas are
+  left out of every panel, and the legend tells how many remain. Neighbouring
+  reports are averaged if a curve has more than 400. The panels over training
+  are scaled to the part after the first tenth.
 
   Args:
-    runs: one or more, each with a label of its own; it keeps its colour and
-      its dashes in all panels. Of two to seven models each has a colour.
+    runs: one or more, each with its own label. A run has the same colour and
+      dashes in all panels. Two to seven models have one colour each.
     title: a line above the panels.
 
   Raises:
@@ -133,9 +134,9 @@ def results_figure(runs: Sequence[Run], title: str | None = None) -> Figure:
 
 
 def _styles(runs: Sequence[Run]) -> list[dict[str, Any]]:
-  """A colour for each model, and dashes for its second run, third, ...
+  """Chooses a colour for each model, and dashes for each of its runs.
 
-  By the order of runs where there is one model, or too many of either.
+  With one model, or too many models or runs, goes by the order of runs.
   """
   names = [run.model or run.label for run in runs]
   kinds = list(dict.fromkeys(names))
@@ -160,7 +161,7 @@ def _styles(runs: Sequence[Run]) -> list[dict[str, Any]]:
 def _draw_frames(
   axes: Axes, curves: Sequence[Curve | None], styles: Sequence[dict[str, Any]]
 ) -> list[Curve]:
-  """Draws KL by frame; returns the curves there are."""
+  """Draws KL by frame; returns the curves that are not None."""
   drawn = _draw(axes, curves, styles, markers=True)
   if drawn:
     ticks = MaxNLocator(8, integer=True, steps=[1, 2, 5, 10])
@@ -171,11 +172,14 @@ def _draw_frames(
 
 
 def _floor(runs: Sequence[Run]) -> float | None:
-  """The floor of the bound, nats a sequence, of the first run that has one."""
-  found = (
+  """Returns the first run's floor of the bound, in nats per sequence.
+
+  Skips runs without a floor; None if no run has one.
+  """
+  floors = (
     run.evaluation.get('entropy_floor') for run in runs if run.evaluation
   )
-  return next((floor for floor in found if floor is not None), None)
+  return next((floor for floor in floors if floor is not None), None)
 
 
 def _draw_training(
@@ -185,14 +189,14 @@ def _draw_training(
   styles: Sequence[dict[str, Any]],
   floor: float | None = None,
 ) -> list[Curve]:
-  """Draws a metric by training step; returns the curves there are.
+  """Draws a metric by training step; returns the curves that are not None.
 
   Args:
     axes: to draw on.
-    runs: whose metrics are drawn.
+    runs: with the metric.
     name: of the metric.
     styles: of the runs.
-    floor: what the metric cannot be below, drawn as a line.
+    floor: lower bound of the metric, drawn as a line.
   """
   curves = [over_training(run, name) for run in runs]
   drawn = _draw(axes, curves, styles, markers=False)
@@ -221,11 +225,11 @@ def _draw(
   styles: Sequence[dict[str, Any]],
   markers: bool,
 ) -> list[Curve]:
-  """Draws the curves there are, and returns them, or says there are none."""
+  """Draws and returns the curves that are not None, or writes 'no data'."""
   for curve, style in zip(curves, styles, strict=True):
     if curve is None:
       continue
-    # A single point has no line that could be seen.
+    # The line of a single point would be invisible.
     dots = markers or np.isfinite(curve.mean).sum() == 1
     size = 3.5 if len(curve.x) <= 30 else 2.5
     axes.plot(
@@ -254,13 +258,13 @@ def _draw(
 
 
 def _shade_predictable(axes: Axes, runs: Iterable[Run]) -> bool:
-  """Shades predictable frames; whether there are any."""
+  """Shades predictable frames; returns whether there are any."""
   evaluations = (run.evaluation for run in runs if run.evaluation is not None)
   first = next(evaluations, None)
   if first is None:
     return False
   fractions = np.nan_to_num(numbers(first['predictable']))
-  # One patch for each stretch of equal shade: no seams between frames.
+  # One patch for each interval of equal shade avoids seams between frames.
   ends = np.flatnonzero(np.diff(fractions, append=-1.0))
   for start, end in zip([0, *(ends[:-1] + 1)], ends, strict=True):
     if fractions[start] > 0:

@@ -1,4 +1,4 @@
-"""Strips: episodes, reconstructions and dreams, frame beside frame."""
+"""Strips: episodes, reconstructions and dreams as rows of frames."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from matplotlib.figure import Figure
 from gtmm_jax.figures import appearance, writing
 
 _MARK = (0.835, 0.369, 0.0)
-# Pixels between frames, below them for the mark and for the caption, above them
-# for the number, and below everything for each note.
+# In pixels: space between frames, below them for the mark and for the caption,
+# above them for the number, and at the bottom for each note.
 _GAP, _LINE, _CAPTION, _NUMBER, _NOTE = 4, 5, 19, 22, 22
-# Sizes of letters in points: of a caption, a number or note, a name, the title.
+# Font sizes in points: of a caption, a number or note, a name, the title.
 _TINY, _SMALL, _NAME, _TITLE = 6, 7, 8, 10
 
 
@@ -26,12 +26,13 @@ class Row(NamedTuple):
   """Frames side by side; rows of one strip may differ in T.
 
   Attributes:
-    name: stands left of the frames.
-    frames: `[T, H, W, C]`, C 1 or 3, values in [0, 1], clipped to it. NaN is
-      left white; a frame of NaN is an empty place, without mark or caption.
-    marks: `[T]`: true where a frame is predictable. Such frames are underlined.
+    name: drawn left of the frames.
+    frames: `[T, H, W, C]`, C 1 or 3, values in [0, 1], to which others are
+      clipped. NaN is left white; a frame of NaN is an empty place without mark
+      and caption.
+    marks: `[T]`: true if a frame is predictable. Such frames are underlined.
     captions: T short texts in small letters below the frames, each may be
-      empty; None leaves no room for them.
+      empty; None leaves no space for them.
   """
 
   name: str
@@ -68,23 +69,23 @@ def strip_figure(
   columns: int = 25,
   turn: int | None = None,
 ) -> Figure:
-  """Draws rows of frames one above the other, pixel for pixel.
+  """Draws rows of frames, one below the other, pixel by pixel.
 
   Frames are numbered from 1 above the first row. Rows longer than `columns`
-  go on in further blocks below, as `blocks` has them. Large frames are thinned
-  to every second (or third, ...) pixel.
+  continue in further blocks below, as `blocks` divides them. Large frames are
+  subsampled to every second (or third, ...) pixel.
 
   Args:
-    rows: one or more, all of one height and width of frames.
+    rows: one or more, with frames of the same height and width.
     title: a line above the frames.
     note: a line below them.
-    columns: the greatest number of frames side by side, at least 1.
-    turn: frames before one at which a block begins, where there are several,
-      such as those that a dream is given.
+    columns: greatest number of frames side by side, at least 1.
+    turn: index of a frame at which a block begins if there are several, such as
+      the first frame that a dream generates.
 
   Raises:
     ValueError: there are no frames, `columns` is not as above, or a row is not
-      as `Row` has it.
+      as `Row` describes.
   """
   drawn = [_checked(row) for row in rows]
   if not any(len(row.frames) for row in drawn):
@@ -92,10 +93,11 @@ def strip_figure(
   if len({np.shape(row.frames)[1:3] for row in rows}) > 1:
     shapes = [f'{row.name} {np.shape(row.frames)}' for row in rows]
     raise ValueError(
-      f'Rows of one strip share a height and a width, but are {shapes}.'
+      f'The rows of a strip are {shapes}; their frames must have the same '
+      'height and width.'
     )
   if columns < 1:
-    raise ValueError(f'columns is {columns}, but must be at least 1.')
+    raise ValueError(f'columns is {columns}; it must be at least 1.')
   length = max(len(row.frames) for row in drawn)
   wrapped = blocks(length, columns, turn)
   return _lay_out(drawn, title or '', note or '', wrapped)
@@ -106,26 +108,27 @@ def blocks(length: int, columns: int, turn: int | None = None) -> list[range]:
 
   Args:
     length: number of frames.
-    columns: the greatest number in a block, at least 1.
-    turn: frames before one at which a block begins, unless all have room in
-      one; so that 30 frames are 15 and 15 even where a block has room for 25.
+    columns: greatest number of frames in a block, at least 1.
+    turn: index of a frame at which a block begins, unless all frames fit into
+      one. With a turn at 15, 30 frames are divided into 15 and 15 even if a
+      block has room for 25.
 
   Returns:
     The frames of each block.
   """
   turn = 0 if turn is None or length <= columns else max(0, min(turn, length))
-  found = []
+  ranges = []
   for start, end in ((0, turn), (turn, length)):
     count = -(-(end - start) // columns)
     ends = [
       start + (end - start) * n // max(1, count) for n in range(count + 1)
     ]
-    found += [range(*each) for each in itertools.pairwise(ends)]
-  return found
+    ranges += [range(*each) for each in itertools.pairwise(ends)]
+  return ranges
 
 
 def _checked(row: Row) -> Row:
-  """The row with frames as they are drawn, with marks and with captions."""
+  """Checks a row; returns it with frames to draw, marks and captions."""
   frames = as_rgb(row.name, row.frames)
   length = len(frames)
   marks, captions = row.marks, row.captions
@@ -147,16 +150,16 @@ def _checked(row: Row) -> Row:
 class _Place(NamedTuple):
   row: int
   frames: range
-  y: int  # Of the upper edge, in pixels from the top.
-  numbers: range  # Of the block, at its first row; none at the others.
+  y: int  # Upper edge, in pixels from the top.
+  numbers: range  # Frames of the block in its first row; empty in the others.
 
 
 def _places(
   rows: Sequence[Row], wrapped: Sequence[range], top: int
 ) -> tuple[list[_Place], int]:
-  """Where each row of each block goes, and where the last one ends.
+  """Places each row of each block; also returns where the last one ends.
 
-  A row that has nothing to show in a block takes no place there.
+  A row without frames in a block takes no place there.
   """
   places, y = [], top
   for block in wrapped:
@@ -184,7 +187,7 @@ def _lay_out(
   left = 20 + max(writing.width_of(row.name, _NAME) for row in rows)
   texts = {(text, _TINY) for row in rows for text in row.captions}
   texts |= {(f'{wrapped[-1].stop}', _SMALL)}
-  # Neither frames nor what stands above and below them touch each other.
+  # Wide enough that neighbouring frames, numbers and captions do not touch.
   step = _GAP + max(
     rows[0].frames.shape[2], *(writing.width_of(*text) for text in texts)
   )
@@ -200,7 +203,7 @@ def _lay_out(
       *(left + writing.width_of(text, _SMALL) + 12 for text, _ in notes),
     ),
   )
-  # A little more, for a quotient that rounds down would lose a whole pixel.
+  # A little more, because a quotient rounded down would lose a whole pixel.
   inches = [(pixels + 1e-6) / writing.DPI for pixels in (size[1], size[0])]
   figure = Figure(figsize=inches, dpi=writing.DPI)
   axes = figure.add_axes((0, 0, 1, 1))
@@ -213,9 +216,9 @@ def _lay_out(
   for line, (text, colour) in enumerate(notes):
     y = bottom + 8 + _NOTE * line
     axes.text(left, y, writing.literal(text), size=_SMALL, color=colour)
-  # Matplotlib would round bytes down.
+  # Rounds here, because matplotlib rounds bytes down.
   canvas = np.round(canvas * 255).astype(np.uint8)
-  # A little less than the figure: Matplotlib 3.10 would make a pixel more.
+  # A little less than the figure, to which matplotlib 3.10 would add a pixel.
   hair = 1e-6
   extent = (hair, size[1] - hair, size[0] - hair, hair)
   axes.imshow(canvas, extent=extent, interpolation='nearest')
@@ -226,15 +229,15 @@ def _lay_out(
 def _draw_row(
   axes: Axes, canvas: np.ndarray, row: Row, place: _Place, left: int, step: int
 ) -> None:
-  """Draws what a row shows in a block: texts on axes, pixels on a canvas.
+  """Draws a row of a block: texts on axes, pixels on a canvas.
 
   Args:
-    axes: whose unit is the pixel.
+    axes: with pixels as units.
     canvas: all pixels, changed in place.
-    row: checked.
-    place: where it goes.
-    left: where the first frame's place begins.
-    step: from there to where the next one's does.
+    row: from `_checked`.
+    place: of the row.
+    left: left edge of the first frame's place.
+    step: distance from one frame's place to the next.
   """
   height, width = row.frames.shape[1:3]
   y = place.y
@@ -260,7 +263,15 @@ def _draw_row(
 
 
 def as_rgb(name: str, frames: np.ndarray) -> np.ndarray:
-  """Frames as [T, H, W, 3] in [0, 1], of a size to be looked at."""
+  """Converts frames to [T, H, W, 3] in [0, 1], scaled to a visible size.
+
+  Args:
+    name: of the row, for error messages.
+    frames: [T, H, W, C].
+
+  Raises:
+    ValueError: the shape is another, C is not 1 or 3, or values are bytes.
+  """
   array = np.asarray(frames)
   if array.ndim != 4 or array.shape[-1] not in (1, 3) or 0 in array.shape[1:]:
     raise ValueError(
@@ -269,8 +280,8 @@ def as_rgb(name: str, frames: np.ndarray) -> np.ndarray:
     )
   if array.dtype.kind in 'iu' and array.size and array.max() > 1:
     raise ValueError(
-      f'The row {name!r} has whole numbers up to {array.max()}, but must lie '
-      'in [0, 1]: divide bytes by 255.'
+      f'The row {name!r} has integers up to {array.max()}, but must be in '
+      '[0, 1]: divide bytes by 255.'
     )
   side = max(array.shape[1:3])
   thinned = array[:, :: max(1, side // 64), :: max(1, side // 64)]

@@ -1,4 +1,4 @@
-"""What flags and their values are called in print."""
+"""Words for flags and their values in figures and tables."""
 
 from __future__ import annotations
 
@@ -30,28 +30,28 @@ _STORED = {
 
 
 def in_print(label: str) -> str:
-  """Puts a label that is made of flags into words, as for cells of studies.
+  """Puts a label made of flags, such as a study's cell, into words.
 
   Args:
     label: values of `--model` and FLAG=VALUE, joined by '-'.
 
   Returns:
-    Names of models and words for flags; a label without any stays as it is.
+    The names of models and words for flags; a label without any is unchanged.
   """
   pieces: list[str] = []
   for piece in label.split('-'):
-    # The hyphen of a number, such as 5e-05 or -1, is of the value before it.
+    # The hyphen of a number, as in 5e-05 or -1, belongs to the value before it.
     is_number = not piece.isidentifier() and '=' not in piece
     if is_number and pieces and '=' in pieces[-1]:
       piece = f'{pieces.pop()}-{piece}'
     pieces.append(piece)
-  found = [_piece(piece) for piece in pieces]
-  # In other labels a hyphen is a hyphen.
-  return ', '.join(found) if found != pieces else label
+  words = [_piece(piece) for piece in pieces]
+  # In labels without flags, hyphens stay.
+  return ', '.join(words) if words != pieces else label
 
 
 def _piece(piece: str) -> str:
-  """Words for the name of a model, or for FLAG=VALUE."""
+  """Puts the name of a model, or FLAG=VALUE, into words."""
   flag, is_flag, value = piece.partition('=')
   match flag:
     case 'without' if value == 'none':

@@ -1,4 +1,4 @@
-"""What the figures share: how text is measured, and how files are written."""
+"""Measuring text, and writing figures to files."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ DPI = 150
 
 
 def literal(text: str) -> str:
-  """Text in which a dollar sign is a dollar sign, not a formula's end."""
+  """Escapes dollar signs, which would mark formulas."""
   return text.replace('$', r'\$')
 
 
 def width_of(text: str, size: float) -> int:
-  """The width in pixels of a line of text of the given size in points."""
+  """Returns the width in pixels of a line of text with a size in points."""
   if not text.strip():
     return 0
   extents = TextPath((0, 0), literal(text), size=size).get_extents()
@@ -50,7 +50,7 @@ def save(
   with _replaced(paths[0]) as temporary:
     picture.save(temporary, format='png', dpi=(DPI, DPI), optimize=True)
   with _replaced(paths[1]) as temporary:
-    # No date: the same records give the same file.
+    # Without a date, the same records give the same file.
     figure.savefig(
       temporary, format='pdf', dpi=DPI, metadata={'CreationDate': None}
     )
@@ -59,7 +59,7 @@ def save(
 
 @contextlib.contextmanager
 def _replaced(path: Path) -> Iterator[Path]:
-  """A file to write that takes the place of `path` once it is whole."""
+  """Yields a temporary file, which replaces `path` once it is complete."""
   temporary = path.with_name(f'.{path.name}.{secrets.token_hex(8)}')
   try:
     yield temporary
@@ -69,19 +69,20 @@ def _replaced(path: Path) -> Iterator[Path]:
 
 
 def _with_palette(picture: Image.Image) -> Image.Image:
-  """The picture in its 256 most frequent colours, others by the nearest.
+  """Reduces a picture to its 256 most frequent colours.
 
-  So lines and areas keep their colours, and only their soft edges change.
+  Other colours become the nearest of these. Lines and areas so keep their
+  colours, and only their soft edges change.
   """
-  codes = np.asarray(picture, np.int64) @ (65536, 256, 1)
-  found, index, count = np.unique(
-    codes, return_inverse=True, return_counts=True
+  pixels = np.asarray(picture, np.int64) @ (65536, 256, 1)
+  codes, index, count = np.unique(
+    pixels, return_inverse=True, return_counts=True
   )
   # Sorted stably, so that the same picture gives the same palette.
-  kept = np.argsort(-count, kind='stable')[:256]
-  colours = np.stack([found >> 16, found >> 8 & 255, found & 255], axis=1)
-  distance = np.square(colours[:, None] - colours[kept]).sum(axis=2)
+  frequent = np.argsort(-count, kind='stable')[:256]
+  colours = np.stack([codes >> 16, codes >> 8 & 255, codes & 255], axis=1)
+  distance = np.square(colours[:, None] - colours[frequent]).sum(axis=2)
   nearest = distance.argmin(axis=1).astype(np.uint8)
-  reduced = Image.fromarray(nearest[index].reshape(codes.shape))
-  reduced.putpalette(colours[kept].astype(np.uint8).tobytes())
+  reduced = Image.fromarray(nearest[index].reshape(pixels.shape))
+  reduced.putpalette(colours[frequent].astype(np.uint8).tobytes())
   return reduced

@@ -77,14 +77,14 @@ def test_no_setting_changes_a_byte(drawn, tmp_path, settings, environment):
     'appearance_test._draw(pathlib.Path(sys.argv[1]))\n'
     "assert not {'matplotlib.pyplot', 'jax'} & set(sys.modules)\n"
   )
-  own = {'PYTHONPATH': os.pathsep.join([str(_ROOT), str(_ROOT / 'tests')])}
+  paths = [str(_ROOT), str(pathlib.Path(__file__).parent)]
   folder = tmp_path / 'pictures'
   folder.mkdir()
   subprocess.run(
     [sys.executable, '-c', program, str(folder)],
     # Where matplotlib looks first.
     cwd=tmp_path,
-    env={**os.environ, **own, **environment},
+    env={**os.environ, 'PYTHONPATH': os.pathsep.join(paths), **environment},
     check=True,
   )
   assert {path.name: path.read_bytes() for path in folder.iterdir()} == drawn

@@ -256,7 +256,7 @@ def test_the_whole_grid_is_shown(tmp_path):
 @pytest.mark.parametrize(
   ('grid', 'told'),
   [
-    (None, 'cut: what the walk went over of the grid'),
+    (None, 'cut: the cells that the walk covers'),
     ((9, 20), 'cut: rows 3 to 4 of 9 and columns 7 to 8 of 20'),
   ],
 )
@@ -310,14 +310,14 @@ _TWICE = np.arange(2)
   [
     ([], _STILL, _TWICE, 'no maps'),
     ([('a', _frames(0))], _STILL[:0], _TWICE[:0], 'no frames'),
-    ([('a', _frames(2)), ('b', _frames(3))], _STILL, _TWICE, r"'b \(3"),
-    ([('a', _frames(2)), ('b', _frames(2, 14))], _STILL, _TWICE, 'share'),
+    ([('a', _frames(2)), ('b', _frames(3))], _STILL, _TWICE, r' b \(3'),
+    ([('a', _frames(2)), ('b', _frames(2, 14))], _STILL, _TWICE, 'same'),
     ([('a', _frames(2)[..., 0])], _STILL, _TWICE, r"'a' has shape \(2, 28"),
     ([('a', np.zeros((2, 28, 28, 3)))], _STILL, _TWICE, r'\[T, H, W, 1\]'),
     ([('a', np.zeros((2, 0, 28, 1)))], _STILL, _TWICE, 'shape'),
     ([('a', np.full((2, 8, 8, 1), 200))], _STILL, _TWICE, 'divide'),
     ([('a', _frames(2))], _STILL[:1], _TWICE, r'positions .*\(2, 2\)'),
-    ([('a', _frames(2))], _STILL / 2, _TWICE, 'positions .*whole'),
+    ([('a', _frames(2))], _STILL / 2, _TWICE, 'positions .*integers'),
     ([('a', _frames(2))], _STILL, np.arange(3), r'visits .*\(2,\)'),
     ([('a', _frames(2))], _STILL, _TWICE > 0, 'visits .*bool'),
     ([('a', _frames(2))], _STILL, -_TWICE, 'visits has -1'),

@@ -17,6 +17,7 @@ _LONGEST = 300
 # Folders whose docstrings are held to the rule below.
 _DOCUMENTED = [
   'gtmm_jax/checkpoints',
+  'gtmm_jax/figures',
   'gtmm_jax/records',
   'gtmm_jax/tasks/rooms',
   'launch',
