@@ -12,7 +12,7 @@ from gtmm_jax.model import build
 from gtmm_jax.problem import Problem
 from gtmm_jax.tasks import TASKS, frames, rooms
 from gtmm_jax.tasks.sources import glyphs
-from gtmm_jax.tasks.sources.digit_images import Images
+from gtmm_jax.tasks.sources.dataset import Images
 
 # Alike, so that a model is compiled once for all recall tasks, and once for
 # navigation and frames, which have as many actions.

@@ -11,7 +11,7 @@ from gtmm_jax import presets, replicas, train
 from gtmm_jax.model import build
 from gtmm_jax.problem import Problem
 from gtmm_jax.tasks.recall import PerfectRecall
-from gtmm_jax.tasks.sources.digit_images import Images
+from gtmm_jax.tasks.sources.dataset import Images
 
 
 def _problem():

@@ -18,7 +18,7 @@ from gtmm_jax.model import build
 from gtmm_jax.model.distributions import Bernoulli
 from gtmm_jax.problem import Problem
 from gtmm_jax.tasks.recall import PerfectRecall
-from gtmm_jax.tasks.sources.digit_images import Images
+from gtmm_jax.tasks.sources.dataset import Images
 
 _BATCH, _LATENT = 3, 4
 _TASK = PerfectRecall(2, 2)

@@ -8,6 +8,7 @@ from gtmm_jax import replicas
 from gtmm_jax.runs.settings import Settings
 from gtmm_jax.tasks import frames
 from gtmm_jax.tasks.sources import frame_files
+from gtmm_jax.tasks.sources.dataset import Dataset
 
 _MEGABYTE = 10**6
 
@@ -32,7 +33,7 @@ def found(header: frame_files.Header | None) -> Mapping[str, Any]:
 
 def load(
   settings: Settings, data: str, device_megabytes: float | None
-) -> frames.Sets:
+) -> Dataset[frames.Frames | frames.Windows]:
   """Loads the episodes, in windows where they are too many.
 
   Args:

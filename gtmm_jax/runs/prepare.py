@@ -13,9 +13,10 @@ from gtmm_jax.problem import Problem
 from gtmm_jax.process import command, jax_settings, places, provenance
 from gtmm_jax.runs import own_frames, room, workdirs
 from gtmm_jax.runs import settings as settings_module
-from gtmm_jax.runs.run import Loaded, Run
+from gtmm_jax.runs.run import Run
 from gtmm_jax.tasks import rooms
 from gtmm_jax.tasks.sources import characters, digit_images, doubts, frame_files
+from gtmm_jax.tasks.sources.dataset import Dataset
 
 Settings = settings_module.Settings
 
@@ -58,7 +59,7 @@ class Request:
 
 
 def prepare(
-  request: Request, load: Callable[..., tuple[Loaded, str]] | None = None
+  request: Request, load: Callable[..., tuple[Dataset, str]] | None = None
 ) -> Run:
   """Checks everything that can be wrong, before anything costs time.
 
@@ -168,7 +169,7 @@ def load_images(
   data: str,
   data_dir: str | None,
   device_megabytes: float | None = None,
-) -> tuple[Loaded, str]:
+) -> tuple[Dataset, str]:
   """What a task's frames are made of, and what the bundled images lack.
 
   Raises:
@@ -208,7 +209,7 @@ def load_images(
 def _config(
   request: Request,
   settings: Settings,
-  loaded: Loaded,
+  loaded: Dataset,
   preset: presets.Preset,
   core: Any,
   layout: replicas.Layout,

@@ -12,11 +12,7 @@ from gtmm_jax import presets, replicas
 from gtmm_jax.problem import Problem
 from gtmm_jax.process import jax_settings
 from gtmm_jax.runs.settings import Settings
-from gtmm_jax.tasks import frames, rooms
-from gtmm_jax.tasks.sources import characters, digit_images
-
-# To train on and held out, with `source` and `checksum`.
-Loaded = digit_images.Digits | characters.Characters | rooms.Sets | frames.Sets
+from gtmm_jax.tasks.sources.dataset import Dataset
 
 
 @dataclasses.dataclass(frozen=True)
@@ -39,7 +35,7 @@ class Run:
   settings: Settings
   workdir: pathlib.Path
   task: Any
-  images: Loaded
+  images: Dataset
   more_images: str
   preset: presets.Preset
   problem: Problem

@@ -1,4 +1,4 @@
-"""Tasks in which what a frame shows decides what comes next."""
+"""Tasks in which the content of a frame decides which frame comes next."""
 
 import dataclasses
 from typing import ClassVar
@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 
 from gtmm_jax.tasks import episode
-from gtmm_jax.tasks.sources.digit_images import Images
+from gtmm_jax.tasks.sources.dataset import Images
 
 # Labels address the first ten frames.
 _CLASSES = 10
@@ -15,13 +15,13 @@ _CLASSES = 10
 
 @dataclasses.dataclass(frozen=True)
 class DynamicDependency(episode.Intervals):
-  """l random digits, then k that an index-and-recall game picks.
+  """l random digits, then k frames, each picked by the digit before it.
 
-  The value of each digit, from the last of the pre-recall interval on, is the
-  position (from 0) of the frame that comes next. A recalled frame carries its
-  source's label. The time of a frame tells of it only that ten are left, which
-  were seen; digits that lead to themselves also come at once again. Gemici et
-  al. 2017, section 5.4 and appendix D.
+  From the last digit of the pre-recall interval on, each digit is the position
+  (from 0) of the frame that comes next. A recalled frame has the label of its
+  source. The time of a frame says only that it is one of the first ten. A digit
+  may point to itself, and then comes again at once. Gemici et al. 2017, section
+  5.4 and appendix D.
 
   l >= 10, so that every label is a position.
   """
@@ -56,12 +56,12 @@ class DynamicDependency(episode.Intervals):
 
 @dataclasses.dataclass(frozen=True)
 class SimilarityCuedRecall(episode.Intervals):
-  """l random digits, then k of them again that were neighbours.
+  """l random digits, then k successive ones of them again.
 
-  Where they start is uniform over the l - k + 1 places at which k fit. The
-  first of them is the cue: a repeat, but nothing tells of which frame. Those
-  after it are what followed it before; their time tells nothing of them. Gemici
-  et al. 2017, section 5.5 and appendix D.
+  The start of the repeated frames is uniform over the l - k + 1 places at which
+  k frames fit. The first of them is the cue: it repeats a frame, but nothing
+  says which. The frames after it are those that followed it before; their time
+  says nothing about them. Gemici et al. 2017, section 5.5 and appendix D.
 
   k includes the cue, 2 <= k <= l.
   """
@@ -79,7 +79,7 @@ class SimilarityCuedRecall(episode.Intervals):
 
   @property
   def prefix(self) -> int:
-    """l + 1: the cue is given."""
+    """l + 1: the cue belongs to the prefix."""
     return self.pre_recall + 1
 
   def sample(
@@ -87,8 +87,8 @@ class SimilarityCuedRecall(episode.Intervals):
   ) -> episode.Episode:
     """Draws one episode of l + k frames; its last k - 1 are predictable.
 
-    The cue counts as unpredictable with k = l too, where only one place is left
-    for it.
+    The cue counts as unpredictable for k = l, too, though it then has only one
+    possible place.
     """
     image_key, start_key = jax.random.split(key)
     frames, _ = episode.draw_images(
@@ -97,5 +97,7 @@ class SimilarityCuedRecall(episode.Intervals):
     places = self.pre_recall - self.recall + 1
     start = jax.random.randint(start_key, (), 0, places, jnp.int32)
     recalled = start + jnp.arange(self.recall, dtype=jnp.int32)
-    made = episode.recall_episode(frames, recalled)
-    return made._replace(predictable=jnp.arange(self.length) >= self.prefix)
+    after_cue = jnp.arange(self.length) >= self.prefix
+    return episode.recall_episode(frames, recalled)._replace(
+      predictable=after_cue
+    )

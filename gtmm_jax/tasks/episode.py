@@ -1,19 +1,19 @@
-"""Episodes, and the contract that every task keeps.
+"""Episodes, and the contract of a task.
 
 A task is a frozen dataclass of the paper's parameters with
 
-  length            number of frames T of an episode
+  length            T, frames of an episode
   prefix            frames that a generated continuation is given
-  condition_size    A, width of the condition; 0 where there is none
-  asks              what a predictable frame has to be: 'frame', an earlier one
-                    again; 'class', any image of a class; 'view', something that
-                    is like what was seen, though no repeat
-  classes           of which images are drawn, where a class is asked for
-  sample(key, images) -> Episode    one sequence; pure, runs inside `jax.jit`
+  condition_size    A, width of the condition; 0 if there is none
+  asks              what a predictable frame must be: 'frame', an earlier frame
+                    again; 'class', any image of a class; 'view', similar to
+                    what was seen, but no repeat
+  classes           the classes that are drawn, if `asks` is 'class'
+  sample(key, images) -> Episode    one episode; pure, runs inside `jax.jit`
 
-and raises `ValueError` when it is made with parameters that make no sense.
-`jax.vmap` makes batches. Images are an argument: `Images`, kept on the device
-as uint8, or a `Sampler`, which makes them there.
+Its constructor raises `ValueError` for parameters that make no sense.
+`jax.vmap` over keys makes batches. Images are an argument: `Images`, stored on
+the device as uint8, or a `Sampler`, which makes them there.
 """
 
 import dataclasses
@@ -22,24 +22,24 @@ from typing import ClassVar, Literal, NamedTuple, Protocol
 import jax
 import jax.numpy as jnp
 
-from gtmm_jax.tasks.sources.digit_images import Images
+from gtmm_jax.tasks.sources.dataset import Images
 
 Array = jax.Array
 Asks = Literal['frame', 'class', 'view']
 
 
 class Episode(NamedTuple):
-  """One sequence; under `vmap` every field has a leading batch axis.
+  """One episode; under `vmap` every field has a leading batch axis.
 
   Attributes:
     frames: [T, H, W, C] in [0, 1].
-    condition: the paper's c_t, [T, A]; A = 0 where there is none.
-    source: int32 [T], the earlier step (from 0) that this frame repeats, -1
-      where it is new.
-    predictable: bool [T], true where a perfect memory could predict the frame,
-      or its class.
-    label: int32 [T], the class that answers, by whichever of its images; -1
-      where the frame itself is the answer, or nothing is asked.
+    condition: the paper's c_t, [T, A]; A = 0 if there is none.
+    source: int32 [T], the earlier step (from 0) that this frame repeats; -1 if
+      it repeats none.
+    predictable: bool [T], true if a perfect memory could predict the frame or
+      its class.
+    label: int32 [T], the class of the frame, if any image of that class would
+      be right; else -1.
   """
 
   frames: Array
@@ -50,7 +50,7 @@ class Episode(NamedTuple):
 
 
 class Sampler(Protocol):
-  """Images that are made when they are drawn; a pytree, to be an argument."""
+  """Images that are made when they are drawn; a pytree."""
 
   def draw(self, key: Array, count: int) -> tuple[Array, Array]:
     """Draws `count` images independently and uniformly, inside `jax.jit`.
@@ -60,6 +60,35 @@ class Sampler(Protocol):
     """
 
 
+def make_episode(
+  frames: Array,
+  predictable: Array,
+  condition: Array | None = None,
+  source: Array | None = None,
+  label: Array | None = None,
+) -> Episode:
+  """Returns an episode whose fields are empty where they are None.
+
+  Args:
+    frames: [T, H, W, C].
+    predictable: bool [T].
+    condition: [T, A]; None stands for A = 0.
+    source: int32 [T]; None stands for -1 everywhere.
+    label: int32 [T]; None stands for -1 everywhere.
+  """
+  length = len(frames)
+  none = jnp.full((length,), -1, jnp.int32)
+  return Episode(
+    frames=frames,
+    condition=(
+      jnp.zeros((length, 0), jnp.float32) if condition is None else condition
+    ),
+    source=none if source is None else source,
+    predictable=predictable,
+    label=none if label is None else label,
+  )
+
+
 def draw_images(
   key: Array, images: Images | Sampler, count: int, binarize: bool
 ) -> tuple[Array, Array]:
@@ -67,9 +96,9 @@ def draw_images(
 
   Args:
     key: random key.
-    images: pixels uint8 [N, H, W, C] and labels [N], or what draws them.
-    count: how many.
-    binarize: sample each pixel, on with its grey value's probability.
+    images: pixels uint8 [N, H, W, C] and labels [N], or a sampler.
+    count: number of images.
+    binarize: sample each pixel from a Bernoulli whose mean is its grey value.
 
   Returns:
     Frames [count, H, W, C] in [0, 1] and labels [count].
@@ -88,41 +117,47 @@ def draw_images(
 def draw_of_classes(
   key: Array, images: Images, classes: Array, count: int, binarize: bool
 ) -> Array:
-  """Draws an image of each given class, the pseudocode's generator(label).
+  """Draws one image of each given class, the pseudocode's generator(label).
 
-  Every image of the class is as likely as any other. The classes of all N
-  images are counted in every call, once for a whole batch under `vmap`.
+  The images of a class are equally likely. Each call counts the classes of all
+  N images, under `vmap` once for the whole batch.
 
   Args:
     key: random key.
     images: pixels uint8 [N, H, W, C], labels [N].
-    classes: int32 [K], which classes, from 0 to `count` - 1.
-    count: how many classes are asked of; the work grows with it.
+    classes: int32 [K], from 0 to `count` - 1.
+    count: number of classes; the work grows with it.
     binarize: as in `draw_images`.
 
   Returns:
-    Frames [K, H, W, C] in [0, 1], NaN where there is no image of the class.
+    Frames [K, H, W, C] in [0, 1], NaN if there is no image of the class.
   """
   index_key, pixel_key = jax.random.split(key)
   labels = jnp.asarray(images.labels)
   numbers = jnp.arange(count, dtype=labels.dtype)
   is_class = labels[None, :] == numbers[:, None]
-  # One more than the rank of an image among those of its class.
+  # One more than the rank of an image within its class, [count, N].
   ranks = jnp.cumsum(is_class, axis=1, dtype=jnp.int32)
   available = ranks[:, -1][classes]
-  wanted = jax.random.randint(index_key, classes.shape, 0, available, jnp.int32)
-  # Searched once a class rather than once a draw, which would copy `ranks`.
-  found = jax.vmap(lambda ranks: jnp.searchsorted(ranks, wanted, side='right'))(
+  rank = jax.random.randint(index_key, classes.shape, 0, available, jnp.int32)
+  # One search per class: one per draw would copy `ranks`.
+  indices = jax.vmap(lambda row: jnp.searchsorted(row, rank, side='right'))(
     ranks
   )
-  index = jnp.take_along_axis(found, classes[None], axis=0)[0]
+  index = jnp.take_along_axis(indices, classes[None], axis=0)[0]
   frames = grey_values(pixel_key, jnp.asarray(images.pixels)[index], binarize)
-  there = (available > 0).reshape(-1, *[1] * (frames.ndim - 1))
-  return jnp.where(there, frames, jnp.nan)
+  exists = (available > 0).reshape(-1, *[1] * (frames.ndim - 1))
+  return jnp.where(exists, frames, jnp.nan)
 
 
 def grey_values(key: Array, frames: Array, binarize: bool) -> Array:
-  """Images, uint8 or in [0, 1], as float32 in [0, 1], or drawn from that."""
+  """Returns images as float32 in [0, 1], binarized by sampling if asked for.
+
+  Args:
+    key: random key of the samples.
+    frames: any shape, uint8 or in [0, 1].
+    binarize: sample each pixel from a Bernoulli whose mean is its grey value.
+  """
   if jnp.issubdtype(frames.dtype, jnp.integer):
     frames = frames.astype(jnp.float32) / 255.0
   frames = frames.astype(jnp.float32)
@@ -132,11 +167,11 @@ def grey_values(key: Array, frames: Array, binarize: bool) -> Array:
 
 
 def recall_episode(frames: Array, recalled: Array) -> Episode:
-  """An episode that shows `frames`, then again those at `recalled`.
+  """Returns an episode that shows `frames`, then repeats those at `recalled`.
 
   Args:
     frames: [L, H, W, C], the pre-recall interval.
-    recalled: int32 [K], steps from 0 of the frames of the recall interval.
+    recalled: int32 [K], steps (from 0) of the frames that are repeated.
 
   Returns:
     An episode of L + K frames, whose last K are predictable.
@@ -146,24 +181,19 @@ def recall_episode(frames: Array, recalled: Array) -> Episode:
   order = jnp.concatenate([jnp.arange(length, dtype=jnp.int32), recalled])
   new = jnp.full((length,), -1, jnp.int32)
   source = jnp.concatenate([new, recalled])
-  total = length + recalled.shape[0]
-  return Episode(
-    frames=frames[order],
-    condition=jnp.zeros((total, 0), jnp.float32),
-    source=source,
-    predictable=source >= 0,
-    label=jnp.full((total,), -1, jnp.int32),
-  )
+  return make_episode(frames[order], source >= 0, source=source)
 
 
 @dataclasses.dataclass(frozen=True)
 class Intervals:
-  """What recall tasks have in common: l frames, then k that answer to them.
+  """The sizes of a recall task: l frames to remember, then k answers.
 
   Attributes:
     pre_recall: l, frames before the recall interval.
     recall: k, frames of the recall interval, 1 <= k <= l.
-    binarize: sample pixels from their grey values.
+    binarize: sample pixels from Bernoullis with their grey values as means.
+    name: of the task, in its error messages.
+    asks: see the contract above.
   """
 
   pre_recall: int
@@ -197,5 +227,5 @@ class Intervals:
 
   @property
   def condition_size(self) -> int:
-    """0: nothing is conditioned on."""
+    """0: there is no condition."""
     return 0

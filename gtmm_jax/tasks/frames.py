@@ -1,4 +1,4 @@
-"""Episodes of one's own, and windows on more of them than a device holds."""
+"""The user's own episodes, and windows on files too large for a device."""
 
 import dataclasses
 import pathlib
@@ -11,11 +11,11 @@ import numpy as np
 from gtmm_jax import folds
 from gtmm_jax.tasks import episode
 from gtmm_jax.tasks.sources import doubts, frame_files
-from gtmm_jax.tasks.sources.dataset import DataError
+from gtmm_jax.tasks.sources.dataset import DataError, Dataset
 
 Array = jax.Array
 
-# One in so many is held out.
+# One in so many episodes is held out.
 _TENTH = 10
 _MEGABYTE = 10**6
 
@@ -25,7 +25,7 @@ class Frames(NamedTuple):
 
   Attributes:
     frames: uint8 [N, T, H, W, C].
-    condition: float32 [N, T, A]; A = 0 where there is none.
+    condition: float32 [N, T, A]; A = 0 if there is none.
     predictable: bool [N, T].
   """
 
@@ -46,11 +46,11 @@ class Frames(NamedTuple):
 
 @dataclasses.dataclass(frozen=True)
 class Windows:
-  """Parts of the training episodes, each of which a device has room for.
+  """Random parts of the training episodes, each small enough for a device.
 
   Attributes:
-    episodes: all of the file.
-    training: which of them are trained on, [M].
+    episodes: all episodes of the file.
+    training: int [M], numbers of the training episodes.
     size: episodes of a window, at most M.
     seed: of the run.
   """
@@ -71,51 +71,38 @@ class Windows:
     return self.episodes.frames.shape[1]
 
   def at(self, index: int) -> Frames:
-    """The window of a number from 0 on, on the host.
+    """Reads a window into the host's memory.
 
-    Its episodes are drawn without replacement, in a way that only the seed and
-    `index` decide, each as likely as any other.
+    Its episodes are drawn uniformly without replacement, by a random key that
+    depends on the seed and `index` alone.
+
+    Args:
+      index: number of the window, at least 0.
 
     Raises:
-      DataError: if the file that they are in was changed since it was opened.
+      DataError: if the file was changed since it was opened.
     """
-    # Windows are the same whatever generator jax is told to take.
+    # The same windows for every setting of jax's random generator.
     key = jax.random.key(self.seed, impl='threefry2x32')
     key = jax.random.fold_in(key, np.uint32(folds.WINDOWS))
     order = jax.random.permutation(
       jax.random.fold_in(key, index), len(self.training)
     )
-    # Sorted, so that the file is read from its beginning to its end.
+    # Sorted, to read the file in order.
     chosen = np.sort(self.training[np.asarray(order)[: self.size]])
     return _take(self.episodes, chosen)
 
 
-class Sets(NamedTuple):
-  """Episodes to train on, and episodes that are never trained on.
-
-  Attributes:
-    training: training episodes, or windows on them.
-    held_out: held-out episodes.
-    source: one line for people.
-    checksum: of `frame_files.Episodes`: the file's arrays settle the split.
-    doubts: what may be wrong with the file, in sentences.
-  """
-
-  training: Frames | Windows
-  held_out: Frames
-  source: str
-  checksum: str
-  doubts: tuple[str, ...] = ()
-
-
 @dataclasses.dataclass(frozen=True)
 class OwnFrames:
-  """Episodes that were given, each as likely.
+  """The user's own episodes, drawn uniformly.
 
   Attributes:
     length: T >= 2, frames of an episode.
-    condition_size: A, width of the condition, 0 where there is none.
-    binarize: sample pixels from their grey values; not of colour frames.
+    condition_size: A, width of the condition; 0 if there is none.
+    binarize: sample pixels from Bernoullis with their grey values as means; not
+      of colour frames.
+    asks: see the contract of a task.
   """
 
   length: int
@@ -142,18 +129,18 @@ class OwnFrames:
     return self.length // 2
 
   def sample(self, key: Array, images: Frames) -> episode.Episode:
-    """Draws one episode of T frames, with its condition and its marks.
+    """Draws one episode of T frames, with its condition and marks.
 
     Raises:
-      ValueError: if `images` are not of this length and condition, or colour
-        frames are to be binarized.
+      ValueError: if length or condition size of `images` differ from the
+        task's, or colour frames are to be binarized.
     """
-    given = images.length, images.condition.shape[-1]
-    if given != (self.length, self.condition_size):
+    length, condition_size = images.length, images.condition.shape[-1]
+    if (length, condition_size) != (self.length, self.condition_size):
       raise ValueError(
         f'frames: length is {self.length} and condition_size '
-        f'{self.condition_size}, and the episodes have {given[0]} and '
-        f'{given[1]}; make the task of the sizes that they have.'
+        f'{self.condition_size}, and the episodes have {length} and '
+        f'{condition_size}; make the task of the sizes that they have.'
       )
     if self.binarize and images.shape[-1] != 1:
       raise ValueError(
@@ -162,30 +149,29 @@ class OwnFrames:
     index_key, pixel_key = jax.random.split(key)
     count = images.frames.shape[0]
     index = jax.random.randint(index_key, (), 0, count, jnp.int32)
-    none = jnp.full((self.length,), -1, jnp.int32)
-    return episode.Episode(
-      frames=episode.grey_values(
+    return episode.make_episode(
+      episode.grey_values(
         pixel_key, jnp.asarray(images.frames)[index], self.binarize
       ),
+      jnp.asarray(images.predictable)[index],
       condition=jnp.asarray(images.condition, jnp.float32)[index],
-      source=none,
-      predictable=jnp.asarray(images.predictable)[index],
-      label=none,
     )
 
 
-def load(file: pathlib.Path, budget: float, seed: int = 0) -> Sets:
-  """Loads episodes, one of every ten held out.
+def load(
+  file: pathlib.Path, budget: float, seed: int = 0
+) -> Dataset[Frames | Windows]:
+  """Loads episodes; holds out every tenth, or the last of fewer than ten.
 
   Args:
-    file: as `frame_files` has it.
-    budget: bytes that training episodes may take on a device; where they take
-      more, they are trained on in windows, and no more are held out than a
-      window has.
+    file: an .npz file as `frame_files` describes it.
+    budget: bytes that training episodes may take on a device. If they take
+      more, they come in windows, and no more episodes are held out than fit
+      into a window.
     seed: of the windows.
 
   Returns:
-    The tenth, twentieth, ... episode held out, or the last of fewer than ten.
+    The episodes; held-out ones are always `Frames`.
 
   Raises:
     DataError: as `frame_files.read`, or if the budget is below one episode.
@@ -214,16 +200,16 @@ def load(file: pathlib.Path, budget: float, seed: int = 0) -> Sets:
     source += f'; trained on {size:,} at a time, others after each report'
     if size < len(held_out):
       source += f', evaluated on the first {size:,} of those held out'
-  told = episodes.doubts + doubts.of_held_out(len(held_out))
+  sentences = episodes.doubts + doubts.of_held_out(len(held_out))
   held_out = _take(episodes, held_out[:size])
-  return Sets(trained, held_out, source, episodes.checksum, told)
+  return Dataset(trained, held_out, source, episodes.checksum, sentences)
 
 
 def split(count: int) -> tuple[np.ndarray, np.ndarray]:
-  """Numbers from 0 of the training episodes and of those held out.
+  """Returns the numbers (from 0) of training and of held-out episodes.
 
   Args:
-    count: N >= 2.
+    count: N >= 2, number of episodes.
   """
   is_held_out = np.arange(count) % _TENTH == _TENTH - 1
   if count < _TENTH:
@@ -232,7 +218,7 @@ def split(count: int) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _take(episodes: frame_files.Episodes, chosen: np.ndarray) -> Frames:
-  """A copy of some episodes, in memory."""
+  """Reads some episodes into memory."""
   return Frames(
     *(
       leaf[chosen]

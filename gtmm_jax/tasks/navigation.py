@@ -1,4 +1,4 @@
-"""A map of images, and a walk in it."""
+"""Navigation: a random walk on a map of images."""
 
 import dataclasses
 from typing import ClassVar
@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from gtmm_jax.tasks import episode
-from gtmm_jax.tasks.sources.digit_images import Images
+from gtmm_jax.tasks.sources.dataset import Images
 
 # Up, down, left, right, as (row, column); row 0 is the upper one.
 ACTIONS = ('up', 'down', 'left', 'right')
@@ -17,19 +17,21 @@ _MOVES = np.array([[-1, 0], [1, 0], [0, -1], [0, 1]], np.int32)
 
 @dataclasses.dataclass(frozen=True)
 class Navigation:
-  """A random walk in a grid of random digits, one frame a step.
+  """A random walk on a grid of random digits, one frame a step.
 
-  The walk starts in any cell alike and goes to one of the neighbours that the
-  cell has, each as likely. The condition at t is the action that led to frame
+  The first cell is uniform over the grid; each step goes to a uniformly chosen
+  neighbour inside the grid. The condition at t is the action that led to frame
   t, one-hot in the order of `ACTIONS`; at the start it is all zeros. A frame
   repeats the last visit to its cell. Gemici et al. 2017, section 5.6.
 
   Attributes:
     rows: of the grid, 4 in the paper.
-    columns: likewise; a grid has two cells or more.
+    columns: of the grid, 4 in the paper; a grid has at least two cells.
     length: T >= 3, frames of an episode, 25 in the paper; the shortest way back
       to a cell takes two steps.
-    binarize: sample pixels of the grid from their grey values, once an episode.
+    binarize: sample pixels from Bernoullis with their grey values as means,
+      once for the grid of an episode.
+    asks: see the contract of a task.
   """
 
   rows: int
@@ -73,18 +75,18 @@ class Navigation:
     cells, actions = self._walk(self.start(key), walk_key)
     one_hot = jax.nn.one_hot(actions, len(ACTIONS), dtype=jnp.float32)
     source = _last_visits(cells)
-    return episode.Episode(
-      frames=grid[cells],
+    return episode.make_episode(
+      grid[cells],
+      source >= 0,
       condition=jnp.pad(one_hot, ((1, 0), (0, 0))),
       source=source,
-      predictable=source >= 0,
-      label=jnp.full((self.length,), -1, jnp.int32),
     )
 
   def start(self, key: jax.Array) -> jax.Array:
-    """Draws the row and column of the first cell, int [2], by `sample`'s key.
+    """Draws the row and column of the first cell, int [2].
 
-    `positions` tells where a walk went from there.
+    It is the first cell of the episode that `sample` draws with the same key;
+    `positions` gives the cells of the walk relative to it.
     """
     start_key = jax.random.split(key, 3)[1]
     count = self.rows * self.columns
@@ -94,9 +96,10 @@ class Navigation:
   def _walk(
     self, start: jax.Array, walk_key: jax.Array
   ) -> tuple[jax.Array, jax.Array]:
-    """The cells of a walk, numbered by rows, [T], and its actions, [T - 1]."""
+    """Returns the cells, numbered row by row, [T], and the actions, [T - 1]."""
     size = jnp.array([[self.rows, self.columns]], jnp.int32)
-    # The action with the largest number among those that stay in the grid.
+    # The walk takes the action with the largest number of those that stay in
+    # the grid.
     shape = self.length - 1, len(ACTIONS)
     numbers = jax.random.uniform(walk_key, shape, jnp.float32)
 
@@ -112,7 +115,7 @@ class Navigation:
 
 
 def _last_visits(cells: jax.Array) -> jax.Array:
-  """When each cell was last visited before, int32 [T], -1 if never."""
+  """Returns when each cell was last visited before, int32 [T], -1 if never."""
   steps = jnp.arange(len(cells), dtype=jnp.int32)
   earlier = steps[None, :] < steps[:, None]
   same = cells[None, :] == cells[:, None]
@@ -120,13 +123,13 @@ def _last_visits(cells: jax.Array) -> jax.Array:
 
 
 def positions(condition: np.ndarray) -> np.ndarray:
-  """Where a walk was, seen from its start.
+  """Returns the cells of a walk relative to its first cell.
 
   Args:
     condition: [T, 4], of one episode of `Navigation`.
 
   Returns:
-    Rows (downwards) and columns away from the first frame's cell, int [T, 2].
+    Rows (downwards) and columns from the first frame's cell, int [T, 2].
 
   Raises:
     ValueError: if `condition` is not [T, 4].
@@ -141,19 +144,19 @@ def positions(condition: np.ndarray) -> np.ndarray:
 
 
 def visits(condition: np.ndarray) -> np.ndarray:
-  """How often each frame's cell was seen before it, 0 for the first time.
+  """Returns how often each frame's cell was seen before that frame.
 
-  The paper overlays a cell's frames in red, green and blue, in this order.
+  The paper overlays the first three frames of a cell in red, green and blue.
 
   Args:
     condition: [T, 4], of one episode of `Navigation`.
 
   Returns:
-    int [T].
+    int [T], 0 at the first visit.
 
   Raises:
     ValueError: if `condition` is not [T, 4].
   """
-  places = positions(condition)
-  same = np.all(places[:, None] == places[None, :], axis=-1)
+  cells = positions(condition)
+  same = np.all(cells[:, None] == cells[None, :], axis=-1)
   return np.tril(same, -1).sum(axis=1)

@@ -1,4 +1,4 @@
-"""Recall tasks: what was shown first is asked for in the same order."""
+"""Recall tasks: the first frames are asked for in the order they came in."""
 
 import dataclasses
 from typing import ClassVar
@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 
 from gtmm_jax.tasks import episode
-from gtmm_jax.tasks.sources.digit_images import Images
+from gtmm_jax.tasks.sources.dataset import Images
 
 # Answers of the parity task: even and odd.
 _PARITIES = 2
@@ -17,7 +17,7 @@ _PARITIES = 2
 class PerfectRecall(episode.Intervals):
   """l random digits, then the first k of them again.
 
-  To know the time of a frame tells nothing of it; a perfect memory tells all.
+  The time of a frame says nothing about it; a perfect memory predicts it all.
   Gemici et al. 2017, section 5.1 and appendix D.
   """
 
@@ -35,8 +35,9 @@ class PerfectRecall(episode.Intervals):
 class OneShotRecall(PerfectRecall):
   """l random characters, then the first k of them again.
 
-  Perfect recall in all but its images: held-out episodes are of characters that
-  no training episode shows. Gemici et al. 2017, section 5.3 and appendix D.
+  The same as perfect recall but for its images: held-out episodes show
+  characters that no training episode shows. Gemici et al. 2017, section 5.3 and
+  appendix D.
   """
 
   name: ClassVar[str] = 'one_shot_recall'
@@ -46,11 +47,11 @@ class OneShotRecall(PerfectRecall):
 class ParityRecall(episode.Intervals):
   """l random digits, then the parities of the first k of them.
 
-  The answer to an even digit is a random image of a 0, to an odd one of a 1,
-  drawn afresh: its class is predictable, its strokes are not. With all ten
-  digits equally frequent, to know the time of an answer is worth ln 5 nats, two
-  classes being left, and the parity ln 2 more. Gemici et al. 2017, section 5.2
-  and appendix D.
+  The answer to an even digit is a random image of a 0, to an odd digit a random
+  image of a 1: its class is predictable, its strokes are not. If all ten digits
+  are equally frequent, knowing the time of an answer gains ln 5 nats, since two
+  classes are left, and the parity gains ln 2 more. Gemici et al. 2017, section
+  5.2 and appendix D.
   """
 
   name: ClassVar[str] = 'parity_recall'
@@ -60,8 +61,8 @@ class ParityRecall(episode.Intervals):
   def sample(self, key: jax.Array, images: Images) -> episode.Episode:
     """Draws one episode of l + k frames; its last k are predictable.
 
-    Answers repeat no frame (`source` is -1); `label` has their classes. They
-    are NaN where `images` has none of the class.
+    Answers repeat no frame (`source` is -1); `label` holds their classes. They
+    are NaN if `images` has no image of the class.
     """
     digit_key, answer_key = jax.random.split(key)
     digits, labels = episode.draw_images(
@@ -73,10 +74,5 @@ class ParityRecall(episode.Intervals):
     )
     unasked = jnp.full((self.pre_recall,), -1, jnp.int32)
     label = jnp.concatenate([unasked, parity])
-    return episode.Episode(
-      frames=jnp.concatenate([digits, answers]),
-      condition=jnp.zeros((self.length, 0), jnp.float32),
-      source=jnp.full((self.length,), -1, jnp.int32),
-      predictable=label >= 0,
-      label=label,
-    )
+    frames = jnp.concatenate([digits, answers])
+    return episode.make_episode(frames, label >= 0, label=label)

@@ -1,4 +1,4 @@
-"""Two turns of a camera in a room."""
+"""Rotation: two turns of a camera in a room."""
 
 import dataclasses
 from typing import ClassVar
@@ -10,8 +10,8 @@ import numpy as np
 from gtmm_jax.tasks import episode, rooms
 
 _TURN = 2 * np.pi
-# Steps from rest to full speed, and how many steps after the last frame the
-# second turn would be complete: both vary from episode to episode.
+# Least and greatest, uniform between them: steps from rest to full speed, and
+# steps from the last frame to the end of the second turn.
 _RAMP = 3.8, 4.6
 _REMAINDER = 0.1, 0.4
 
@@ -20,16 +20,18 @@ _REMAINDER = 0.1, 0.4
 class Rotation:
   """Two turns to the right, at a random place of a random room.
 
-  The camera starts at rest, in a random direction; its speed grows evenly for
-  about four steps and then stays. The first turn ends about a step after half
-  of the episode, the second within a step and a half after its last frame. At
-  full speed a turn takes a whole number of steps and a half, give or take a
-  quarter: the second turn's views are between those of the first, and
-  predictable, but none is seen twice. Gemici et al. 2017, section 5.7.
+  The camera starts at rest in a random direction. Its speed grows linearly for
+  about four steps and then stays constant. The first turn ends about one step
+  after half of the episode, the second turn within one and a half steps after
+  the last frame. At full speed a turn takes n + 1/2 steps, plus or minus 1/4,
+  for a whole number n: the views of the second turn lie between those of the
+  first, so they are predictable, but none is seen twice. Gemici et al. 2017,
+  section 5.7.
 
   Attributes:
     length: T >= 14, frames of an episode, 30 in the paper.
-    size: height and width of a frame in pixels, 32 by default, at least 8.
+    size: height and width of a frame in pixels, at least 8.
+    asks: see the contract of a task.
   """
 
   length: int
@@ -56,7 +58,7 @@ class Rotation:
 
   @property
   def condition_size(self) -> int:
-    """0: the camera's motion is for the model to find out."""
+    """0: the model is not told the camera's motion."""
     return 0
 
   def sample(self, key: jax.Array, images: rooms.Rooms) -> episode.Episode:
@@ -81,27 +83,20 @@ class Rotation:
         scene, jnp.append(place, start - angle), self.size, self.size
       )
     )(angles)
-    none = jnp.full((self.length,), -1, jnp.int32)
-    return episode.Episode(
-      frames=frames,
-      condition=jnp.zeros((self.length, 0), jnp.float32),
-      source=none,
-      predictable=angles >= _TURN,
-      label=none,
-    )
+    return episode.make_episode(frames, angles >= _TURN)
 
   def angles(self, key: jax.Array) -> jax.Array:
-    """How far the camera has turned by each frame, in radians, `[T]`.
+    """Draws how far the camera has turned by each frame, in radians, `[T]`.
 
-    From 0 on ever further, to a little less than two turns; the second begins
-    where a turn is complete, at 2 pi.
+    Angles increase from 0 to a little less than two turns; the second turn
+    begins at 2 pi.
     """
     low, high = np.array([_RAMP, _REMAINDER], np.float32).T
     draws = jax.random.uniform(key, (2,), jnp.float32)
     ramp, remainder = low + (high - low) * draws
     steps = jnp.arange(self.length, dtype=jnp.float32)
-    # At constant speed, the way that is made in `steps` would have taken so
-    # many. An odd number of steps altogether makes a turn take a half one.
+    # Steps at full speed that turn as far as `steps` with the ramp. Two turns
+    # take an odd number of them, so one turn takes a whole number and a half.
     steady = jnp.where(steps < ramp, steps**2 / (2 * ramp), steps - 0.5 * ramp)
     odd = self.length - 1 + self.length % 2
     return 2 * _TURN * steady / (odd + remainder - 0.5 * ramp)

@@ -12,7 +12,7 @@ from gtmm_jax.evaluation import evaluate, metrics, retrieval
 from gtmm_jax.model import build, free_energy
 from gtmm_jax.problem import Problem
 from gtmm_jax.tasks.recall import PerfectRecall
-from gtmm_jax.tasks.sources.digit_images import Images
+from gtmm_jax.tasks.sources.dataset import Images
 
 _BATCH, _LATENT = 3, 4
 _TINY = dataclasses.replace(

@@ -19,7 +19,7 @@ from gtmm_jax import presets, tasks
 from gtmm_jax.runs import prepare
 from gtmm_jax.tasks import navigation
 from gtmm_jax.tasks.episode import Episode
-from gtmm_jax.tasks.sources import digit_images
+from gtmm_jax.tasks.sources.dataset import Dataset
 
 _ROOT = pathlib.Path(__file__).resolve().parents[2]
 _PROGRAM = _ROOT / 'experiments' / 'show_task.py'
@@ -48,7 +48,7 @@ def _request(task='perfect_recall', **changes):
 @pytest.fixture
 def numbered(monkeypatch):
   """Digits that carry their number: 40 to train on, 40 held out."""
-  digits = digit_images.Digits(
+  digits = Dataset(
     numbered_images.make(40),
     numbered_images.make(40, first=100, seed=1),
     'numbered images',

@@ -16,7 +16,7 @@ from gtmm_jax.model.distributions import (
 )
 from gtmm_jax.tasks import TASKS
 from gtmm_jax.tasks.frames import Frames
-from gtmm_jax.tasks.sources.digit_images import Images
+from gtmm_jax.tasks.sources.dataset import Images
 
 TIGHT = {'rtol': 1e-9, 'atol': 1e-12}
 

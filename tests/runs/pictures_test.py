@@ -25,7 +25,7 @@ from gtmm_jax.runs.run import replica_keys
 from gtmm_jax.tasks.frames import Frames, OwnFrames
 from gtmm_jax.tasks.navigation import Navigation
 from gtmm_jax.tasks.recall import PerfectRecall
-from gtmm_jax.tasks.sources.digit_images import Images
+from gtmm_jax.tasks.sources.dataset import Images
 
 _LENGTH, _SLOTS, _WORDS = 7, 9, 6
 _SIZES = {'slots': _SLOTS, 'controller_size': 8}

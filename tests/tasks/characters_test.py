@@ -15,8 +15,9 @@ import zipfile
 import numpy as np
 import pytest
 
-from gtmm_jax.tasks.sources import characters, digit_images, glyphs
-from gtmm_jax.tasks.sources.characters import DataError, load_characters
+from gtmm_jax.tasks.sources import characters, glyphs
+from gtmm_jax.tasks.sources.characters import load_characters
+from gtmm_jax.tasks.sources.dataset import DataError, Dataset, Images
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 REAL = ROOT.parent / 'shared' / 'data' / 'omniglot'
@@ -43,7 +44,7 @@ def run_python(script: str, *arguments: str) -> subprocess.CompletedProcess:
   )
 
 
-def check_form(part: digit_images.Images, count: int) -> None:
+def check_form(part: Images, count: int) -> None:
   assert part.pixels.shape == (count, 28, 28, 1)
   assert part.pixels.dtype == np.uint8
   assert part.pixels.flags['C_CONTIGUOUS']
@@ -51,7 +52,7 @@ def check_form(part: digit_images.Images, count: int) -> None:
   assert part.labels.dtype == np.int32
 
 
-def slow_checksum(loaded: characters.Characters) -> str:
+def slow_checksum(loaded: Dataset) -> str:
   content = b''
   for part in (loaded.training, loaded.held_out):
     content += part.pixels.tobytes()
@@ -183,7 +184,7 @@ def slow_split(inks: Inks) -> tuple[list, list]:
   return parts
 
 
-def as_pairs(part: digit_images.Images) -> list[tuple[bytes, int]]:
+def as_pairs(part: Images) -> list[tuple[bytes, int]]:
   return sorted((x.tobytes(), int(y)) for x, y in zip(*part, strict=True))
 
 
@@ -453,7 +454,7 @@ def test_missing_package_is_named(tmp_path, inks, monkeypatch):
 
 
 @pytest.fixture(scope='module')
-def published() -> characters.Characters:
+def published() -> Dataset:
   return load_characters(f'files:{REAL}')
 
 

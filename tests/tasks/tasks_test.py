@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from gtmm_jax.tasks import TASKS, episode
-from gtmm_jax.tasks.sources.digit_images import Images
+from gtmm_jax.tasks.sources.dataset import Images
 from numbered_images import assert_even, assert_frequency, make, numbers
 
 _CASES = [

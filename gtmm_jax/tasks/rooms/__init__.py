@@ -13,14 +13,13 @@ raycast.py     renders a scene, seen from a camera's pose, with
 
 from gtmm_jax.tasks.rooms.mazes import VERSION, draw_place, make_scene
 from gtmm_jax.tasks.rooms.raycast import render
-from gtmm_jax.tasks.rooms.sampler import Rooms, Sets, load, make_room, split
+from gtmm_jax.tasks.rooms.sampler import Rooms, load, make_room, split
 from gtmm_jax.tasks.rooms.scenes import Scene
 
 __all__ = [
   'VERSION',
   'Rooms',
   'Scene',
-  'Sets',
   'draw_place',
   'load',
   'make_room',

@@ -6,14 +6,13 @@ training, and the next 2^24 are held out.
 
 import dataclasses
 import functools
-import hashlib
-from typing import NamedTuple
 
 import jax
 import numpy as np
 
 from gtmm_jax.tasks.rooms import mazes
 from gtmm_jax.tasks.rooms.scenes import Scene
+from gtmm_jax.tasks.sources.dataset import Dataset, checksum_of_version
 
 Array = jax.Array
 
@@ -50,37 +49,17 @@ class Rooms:
     return make_room(self.first + number.astype(np.uint32))
 
 
-class Sets(NamedTuple):
-  """Rooms to train on, and rooms that are never trained on.
-
-  Attributes:
-    training: rooms of training episodes.
-    held_out: rooms of held-out episodes.
-    source: one line for people.
-    checksum: SHA-256, hexadecimal, over the number of their version: rooms are
-      not stored.
-    doubts: none.
-  """
-
-  training: Rooms
-  held_out: Rooms
-  source: str
-  checksum: str
-  doubts: tuple[str, ...] = ()
-
-
-def load(size: int) -> Sets:
-  """Describes both sets of rooms, seen in `size` x `size` pixels.
+def load(size: int) -> Dataset[Rooms]:
+  """Returns both sets of rooms, seen in `size` x `size` pixels.
 
   Raises:
     ValueError: `size` is below 1.
   """
-  version = f'rooms, version {mazes.VERSION}'
-  return Sets(
+  return Dataset(
     *split(size),
     f'random rooms, drawn: {_COUNT:,} for training and {_COUNT:,} others held '
     f'out',
-    hashlib.sha256(version.encode()).hexdigest(),
+    checksum_of_version(f'rooms, version {mazes.VERSION}'),
   )
 
 

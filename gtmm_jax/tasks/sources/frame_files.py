@@ -1,20 +1,19 @@
-"""Episodes of one's own, from an .npz file as NumPy writes it.
+"""The user's own episodes, from an .npz file as NumPy writes it.
 
 The file holds
 
   frames        uint8 [N, T, H, W, C]: N >= 2 episodes of T >= 2 frames, H and W
-                multiples of 4 from 8 on, C 1 (grey) or 3 (colour)
-  condition     numbers [N, T, A], if there is a condition c_t
-  predictable   bool, or 0 and 1, [N, T], if it is known which frames a perfect
-                memory could predict
+                multiples of 4, at least 8, C 1 (grey) or 3 (colour)
+  condition     numbers [N, T, A], the condition c_t; optional
+  predictable   bool, or 0 and 1, [N, T], which frames a perfect memory could
+                predict; optional
 
-and is read without pickle. Frames that lie in it uncompressed, as `np.savez`
-has them, stay there, and are read where they are used.
+and is read without pickle. Uncompressed frames, as `np.savez` writes them, stay
+in the file and are read when they are used.
 """
 
 import difflib
 import hashlib
-import os
 import pathlib
 import zipfile
 from collections.abc import Iterator
@@ -22,7 +21,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from gtmm_jax.tasks.sources import doubts, npz
+from gtmm_jax.tasks.sources import data_flag, doubts, npz
 from gtmm_jax.tasks.sources.dataset import DataError
 from gtmm_jax.tasks.sources.stored import Stored
 
@@ -31,13 +30,13 @@ _LEAST_SIDE = 8
 
 
 class Header(NamedTuple):
-  """What a file says of its arrays before they are read.
+  """The sizes of a file's arrays, read without reading the arrays.
 
   Attributes:
     count: N, episodes.
     length: T, frames of each.
     shape: (H, W, C) of a frame.
-    condition_size: A, 0 where there is no condition.
+    condition_size: A, 0 if there is no condition.
   """
 
   count: int
@@ -47,22 +46,22 @@ class Header(NamedTuple):
 
   @property
   def episode_bytes(self) -> int:
-    """What one episode takes on a device, condition and marks included."""
+    """Bytes of one episode on a device, condition and marks included."""
     height, width, channels = self.shape
     frame = height * width * channels
     return self.length * (frame + 4 * self.condition_size + 1)
 
 
 class Episodes(NamedTuple):
-  """Episodes on the host, or in their file.
+  """Episodes in memory, or in their file.
 
   Attributes:
-    frames: uint8 [N, T, H, W, C]; those of some episodes are `frames[numbers]`.
-    condition: float32 [N, T, A]; A = 0 where there is none.
-    predictable: bool [N, T]; false where the file does not tell.
-    checksum: SHA-256, hexadecimal, over the shapes of the three and their bytes
-      in this order, floats as little-endian.
-    doubts: what may be wrong with them, in sentences.
+    frames: uint8 [N, T, H, W, C]; `frames[numbers]` takes some episodes.
+    condition: float32 [N, T, A]; A = 0 if there is none.
+    predictable: bool [N, T]; all false if the file does not say.
+    checksum: SHA-256, hexadecimal, of the shapes of the three arrays and their
+      bytes in this order, floats as little-endian.
+    doubts: sentences on what is likely to be wrong with them.
   """
 
   frames: np.ndarray | Stored
@@ -73,19 +72,17 @@ class Episodes(NamedTuple):
 
 
 def locate(data: str) -> pathlib.Path:
-  """The file that the flag `--data` names.
+  """Returns the file that the flag `--data` names.
 
   Raises:
     DataError: unless it is files:FILE, and FILE is a file.
   """
-  kind, _, name = data.partition(':')
-  if kind != 'files' or not name:
-    raise DataError(
-      f'--data is {data!r}; frames takes your own episodes, give '
-      f'--data=files:FILE, where FILE is an .npz file that holds frames '
-      f'[N, T, H, W, C].'
-    )
-  file = pathlib.Path(os.path.expanduser(name))
+  file = data_flag.read(
+    data,
+    'frames takes your own episodes, give --data=files:FILE, where FILE is an '
+    '.npz file that holds frames [N, T, H, W, C].',
+    words=(),
+  )
   if file.is_file():
     return file
   if not file.exists():
@@ -100,37 +97,36 @@ def locate(data: str) -> pathlib.Path:
 
 
 def inspect(file: pathlib.Path) -> Header:
-  """Reads what a file says of its arrays; takes no time, however large it is.
+  """Reads the sizes of a file's arrays, fast for files of any size.
 
   Raises:
-    DataError: if it is not such a file, or an array is not as it should be.
+    DataError: if it is no such file, or the type or shape of an array is wrong.
   """
   with npz.opened(file) as archive:
     return _inspect(file, archive)[1]
 
 
 def read(file: pathlib.Path) -> Episodes:
-  """Reads a file from end to end once, and keeps what cannot be left there.
+  """Reads a file once; leaves its frames there if they are uncompressed.
 
   Raises:
-    DataError: as `inspect`, and if a part of the file is damaged or a value is
-      not as it should be.
+    DataError: as `inspect`, and if the file is damaged or a value is wrong.
   """
   with npz.opened(file) as archive:
     members, header = _inspect(file, archive)
     steps = header.count, header.length
     condition = np.zeros((*steps, 0), np.float32)
     predictable = np.zeros(steps, bool)
-    told = doubts.of_axes(*steps)
-    # The small ones first: what is wrong with them is then told at once.
+    sentences = doubts.of_axes(*steps)
+    # Small arrays first: a mistake in them is reported at once.
     if 'condition' in members:
       values = npz.read(file, archive, members['condition'])
       condition = _as_condition(file, values)
-      told += doubts.of_condition(f'{file}: condition', condition)
+      sentences += doubts.of_condition(f'{file}: condition', condition)
     if 'predictable' in members:
       values = npz.read(file, archive, members['predictable'])
       predictable = _as_marks(file, values)
-      told += doubts.of_marks(f'{file}: predictable', predictable)
+      sentences += doubts.of_marks(f'{file}: predictable', predictable)
     shape = (*steps, *header.shape)
     digest = hashlib.sha256(repr((shape, condition.shape)).encode())
     extremes = []
@@ -142,14 +138,14 @@ def read(file: pathlib.Path) -> Episodes:
     frames = npz.leave_or_read(file, archive, members['frames'], look)
     digest.update(np.ascontiguousarray(condition, '<f4').data)
     digest.update(predictable.view(np.uint8).data)
-  told += doubts.of_bytes(f'{file}: frames', min(extremes), max(extremes))
-  return Episodes(frames, condition, predictable, digest.hexdigest(), told)
+  sentences += doubts.of_bytes(f'{file}: frames', min(extremes), max(extremes))
+  return Episodes(frames, condition, predictable, digest.hexdigest(), sentences)
 
 
 def _inspect(
   file: pathlib.Path, archive: zipfile.ZipFile
 ) -> tuple[dict[str, npz.Member], Header]:
-  """The members by name, all of them as they should be."""
+  """Returns the checked members by name, and their sizes."""
   members = {each.name: each for each in npz.members(file, archive)}
   for name in members:
     if name not in _NAMES:
@@ -158,9 +154,9 @@ def _inspect(
         f'condition and predictable, rename or remove what has another name.'
       )
   if 'frames' not in members:
-    held = ', '.join(members) or 'nothing'
+    names = ', '.join(members) or 'nothing'
     raise DataError(
-      f'{file} holds no array frames, only {held}; save it with '
+      f'{file} holds no array frames, only {names}; save it with '
       f'np.savez({file.name!r}, frames=...), uint8 [N, T, H, W, C].'
     )
   frames = members['frames']
@@ -182,7 +178,7 @@ def _likely(name: str) -> str:
 
 
 def _problems_of_frames(frames: npz.Member) -> Iterator[str]:
-  """What is wrong with the array of frames, and what to do about it."""
+  """Yields what is wrong with the array of frames, and what to do about it."""
   shape, kind = frames.shape, frames.dtype
   if kind != np.uint8:
     if kind.kind == 'f':
@@ -230,7 +226,7 @@ def _problems_of_frames(frames: npz.Member) -> Iterator[str]:
 def _check_beside(
   file: pathlib.Path, member: npz.Member, axes: str, steps: tuple[int, int]
 ) -> None:
-  """Checks the type and shape of what comes with frames."""
+  """Checks the type and shape of an array beside frames."""
   name, kind, shape = member.name, member.dtype, member.shape
   if kind.kind not in 'biuf':
     raise DataError(
@@ -258,7 +254,7 @@ def _as_condition(file: pathlib.Path, values: np.ndarray) -> np.ndarray:
 
 
 def _as_marks(file: pathlib.Path, values: np.ndarray) -> np.ndarray:
-  # Written so that "not a number" fails, too.
+  # NaN fails this test, too.
   is_mark = (values == 0) | (values == 1)
   if not is_mark.all():
     episode, step = np.argwhere(~is_mark)[0]
