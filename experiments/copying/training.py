@@ -1,4 +1,4 @@
-"""The copy task: episodes, a memory core that learns it, and how well it does.
+"""The copy task: episodes, a memory core that learns it, and its error.
 
 Graves et al. 2014, section 4.1. Pure functions of one core and one seed; errors
 are in bits for each bit that is to be recalled, so that guessing costs 1.
@@ -23,6 +23,8 @@ from gtmm_jax.memory.ntm import NTM
 from gtmm_jax.runs import room
 
 Array = jax.Array
+
+CORES = ('ntm', 'lru', 'dnc', 'introspective', 'lstm')
 
 _GRADIENT_NORM = 0.1
 # With the usual 0.999, a large gradient among small ones is a leap: an
@@ -60,7 +62,7 @@ class CopyTask:
   longest: int
 
   def episode(self, key: Array, length: Array | int) -> Episode:
-    """One sequence of `length` random vectors, 1 to `longest`."""
+    """Draws a sequence of `length` random vectors, 1 to `longest`."""
     half = jnp.float32(0.5)
     vectors = jax.random.bernoulli(key, half, (self.longest, self.bits))
     step = jnp.arange(2 * self.longest + 1, dtype=jnp.int32)
@@ -77,7 +79,7 @@ class CopyTask:
     )
 
   def sample(self, key: Array) -> Episode:
-    """One sequence whose length is uniform on 1 .. `longest`."""
+    """Draws a sequence whose length is uniform on 1 to `longest`."""
     length_key, key = jax.random.split(key)
     most = self.longest + 1
     length = jax.random.randint(length_key, (), 1, most, jnp.int32)
@@ -97,14 +99,14 @@ class Copier(nn.Module):
 
   @nn.compact
   def __call__(self, inputs: Array) -> Array:
-    """From inputs [T, ..., B + 1] to logits of the bits, [T, ..., B]."""
+    """Maps inputs [T, ..., B + 1] to logits of the bits, [T, ..., B]."""
     contexts = nn.RNN(self.core, time_major=True)(inputs)
     return nn.Dense(self.bits, name='bits')(contexts)
 
 
 @dataclasses.dataclass(frozen=True)
 class Problem:
-  """What is trained on what, and how.
+  """A core, its task, and how it is trained.
 
   Attributes:
     copier: the core and its dense layer.
@@ -123,7 +125,7 @@ class Problem:
 
   @property
   def optimizer(self) -> optax.GradientTransformation:
-    """Adam on gradients clipped to a global norm; its rate falls at the end."""
+    """Returns Adam on clipped gradients; its rate falls at the end."""
     fall = 2 * self.steps // 3
     rate = optax.linear_schedule(
       self.learning_rate, 0.0, self.steps - fall, transition_begin=fall
@@ -135,7 +137,7 @@ class Problem:
 
 
 class State(NamedTuple):
-  """All that training changes.
+  """The state of training.
 
   Attributes:
     step: updates made, int32.
@@ -151,14 +153,14 @@ class State(NamedTuple):
 def build_core(
   name: str, *, bits: int, slots: int, word_size: int, controller_size: int
 ) -> nn.RNNCellBase:
-  """A core as its own paper has it: no latents in words, default settings.
+  """Builds a core as its own paper has it: no latents in words.
 
   The introspection network stores its inputs themselves, the delimiter's
   channel included, by order of arrival: what was shown first is then to be read
   from the first slot, however many follow.
 
   Args:
-    name: ntm, lru, dnc, introspective or lstm.
+    name: one of `CORES`.
     bits: B of the task.
     slots: N; the LSTM has none.
     word_size: W of the cores that write words.
@@ -179,7 +181,7 @@ def build_core(
 
 
 def bits_per_bit(logits: Array, episode: Episode) -> Array:
-  """Cross-entropy of the recalled bits in bits, averaged over them.
+  """Returns the mean cross-entropy of the recalled bits, in bits.
 
   Args:
     logits: of each bit to be one, [T, ..., B].
@@ -196,7 +198,7 @@ def bits_per_bit(logits: Array, episode: Episode) -> Array:
 
 
 def require_room(problem: Problem, longest: int) -> None:
-  """Raises `ValueError` for sizes that a core refuses, or memory does not hold.
+  """Raises `ValueError` for impossible sizes, or ones beyond the memory.
 
   Args:
     problem: what is trained.
@@ -219,7 +221,7 @@ def require_room(problem: Problem, longest: int) -> None:
 
 @functools.partial(jax.jit, static_argnums=0)
 def initial_state(problem: Problem, key: Array) -> State:
-  """A fresh state; its parameters depend on the key alone."""
+  """Returns a fresh state; its parameters depend on the key alone."""
   inputs = problem.task.sample(key).inputs
   variables = problem.copier.init(jax.random.fold_in(key, folds.INIT), inputs)
   return State(jnp.int32(0), variables, problem.optimizer.init(variables))
@@ -268,7 +270,7 @@ def train(
 def evaluate(
   copier: Copier, variables: Any, task: CopyTask, key: Array, episodes: int
 ) -> Array:
-  """`bits_per_bit` on fresh sequences of each length.
+  """Returns `bits_per_bit` of fresh sequences of each length.
 
   Args:
     copier: a core and its dense layer.

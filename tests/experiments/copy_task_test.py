@@ -3,6 +3,7 @@
 import json
 import os
 import pathlib
+import re
 import subprocess
 import sys
 
@@ -10,10 +11,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from absl import flags
 
-from copying import training
+import copy_task
+from copying import session, training
 from gtmm_jax import records
-from gtmm_jax.process import jax_settings
+from gtmm_jax.process import command, jax_settings
 from gtmm_jax.runs import workdirs
 
 PROGRAM = (
@@ -36,6 +39,19 @@ def _run(folder, *flags):
       'MPLBACKEND': 'module://matplotlib_inline.backend_inline',
     },
   )
+
+
+def _prepare(*words):
+  """Returns what the program makes of its flags, in this process."""
+  values = flags.FlagValues()
+  copy_task.define_flags(values)
+  values(['copy_task.py', *words])
+  return copy_task.prepare(values)
+
+
+def _complete(*words):
+  settings, problems, workdir = _prepare(*words)
+  session.complete(problems, settings, workdir, command.console())
 
 
 def _read(vectors, bits, longest):
@@ -256,25 +272,22 @@ def test_the_same_command_gives_the_same_numbers_in_place_of_the_old(
   # What jax is told is recorded, too, and no flag sets it here.
   for name in jax_settings.in_force():
     assert given.pop(name) == jax_settings.BEFORE[name]
-  flags = [f'--{name}={value}' for name, value in given.items()]
+  words = [f'--{name}={value}' for name, value in given.items()]
   old = {'core': 'dnc', 'seed': 7, 'step': 1, 'bits': 1.0}
   records.append_metrics(workdir, old)
   for config, told in ((None, 'something else'), ({'steps': 9}, 'steps (9')):
     if config:
       records.write_config(workdir, {'settings': {**settings, **config}})
-    result = _run(tmp_path, *flags)
-    assert result.returncode == 2, result.stderr
-    assert result.stderr.count('\n') == 1
-    assert told in result.stderr
-    assert records.read_metrics(workdir) == [old]
+    with pytest.raises(ValueError, match=re.escape(told)):
+      _prepare(*words)
   records.write_config(workdir, {'settings': settings})
-  with workdirs.alone(workdir):
-    result = _run(tmp_path, *flags)
-  assert (result.returncode, result.stderr.count('\n')) == (2, 1)
-  assert f'Another program runs in {workdir}' in result.stderr
+  with (
+    workdirs.alone(workdir),
+    pytest.raises(workdirs.CannotGoOn, match='Another program runs in'),
+  ):
+    _complete(*words)
   assert records.read_metrics(workdir) == [old]
-  result = _run(tmp_path, *flags)
-  assert result.returncode == 0, result.stderr
+  _complete(*words)
   found = [line['bits'] for line in records.read_metrics(workdir)]
   assert found == [
     line['bits']
@@ -285,8 +298,7 @@ def test_the_same_command_gives_the_same_numbers_in_place_of_the_old(
   picture, metrics = workdir / 'copy_task.png', workdir / 'metrics.jsonl'
   before, trained = picture.read_bytes(), metrics.stat().st_mtime_ns
   picture.unlink()
-  result = _run(tmp_path, *flags)
-  assert result.returncode == 0, result.stderr
+  _complete(*words)
   assert picture.read_bytes() == before
   assert metrics.stat().st_mtime_ns == trained
 
@@ -304,20 +316,23 @@ def test_the_same_command_gives_the_same_numbers_in_place_of_the_old(
     ('--learning_rate=nan', 'between 0 and 1'),
     ('--slots=3', 'as many slots'),
     ('--length=100000000', 'takes at least'),
-    ('--workdir=file', 'is a file'),
-    ('--workdir=file/results', 'file'),
-    ('length', '--name=value'),
-    ('--word=3', 'word'),
   ],
 )
-def test_a_mistake_is_one_line(tmp_path, flag, told):
+def test_a_mistake_says_what_is_allowed(monkeypatch, tmp_path, flag, told):
+  monkeypatch.chdir(tmp_path)
+  with pytest.raises((ValueError, flags.Error), match=re.escape(told)) as error:
+    _prepare('--core=lru', flag)
+  assert '\n' not in str(error.value)
+  assert not list(tmp_path.iterdir())
+
+
+def test_a_mistake_is_one_line(tmp_path):
   (tmp_path / 'file').write_text('')
-  result = _run(tmp_path, '--core=lru', flag)
-  assert result.returncode == 2
-  assert result.stdout == ''
+  result = _run(tmp_path, '--core=lru', '--workdir=file/results')
+  assert (result.returncode, result.stdout) == (2, '')
   assert result.stderr.startswith('copy_task.py: ')
   assert result.stderr.count('\n') == 1
-  assert told in result.stderr
+  assert 'file' in result.stderr
   assert [path.name for path in tmp_path.iterdir()] == ['file']
 
 
