@@ -28,34 +28,34 @@ _PATHS = (
 def sources() -> dict[str, Any]:
   """Returns `commit` and `clean` of the sources that run, by git.
 
-  The commit is that of the repository in which this package and these programs
-  are tracked, clean whether they are as committed, none of their files new.
-  Both are None where git tells nothing of them, as where the package is
-  installed from a wheel; a repository that merely lies around them, or the
-  current folder's, counts for nothing.
+  `commit` is that of the repository which tracks this package. `clean` tells
+  whether the package, and the experiments beside it where there are such, are
+  as committed and have no new files of Python. A program elsewhere does not
+  count. Both are None where git does not track the package, as in a wheel: a
+  repository that only surrounds it, or the current folder's, does not count.
   """
-  package = pathlib.Path(gtmm_jax.__file__).resolve()
-  programs = package.parents[1] / 'experiments'
-  folders = [str(package.parent), str(programs)]
+  package = pathlib.Path(gtmm_jax.__file__).resolve().parent
+  programs = package.with_name('experiments')
+  folders = [package, programs] if programs.is_dir() else [package]
   commit, status = None, None
-  if _git(folders[0], 'ls-files', '--error-unmatch', *folders):
-    commit = _git(folders[0], 'rev-parse', 'HEAD')
-    status = _git(folders[0], 'status', '--porcelain', '-uall', '--', *folders)
+  if _git(package, 'ls-files', '--error-unmatch', package):
+    commit = _git(package, 'rev-parse', 'HEAD')
+    status = _git(package, 'status', '--porcelain', '-uall', '--', *folders)
   if commit is None or status is None:
     return {'commit': None, 'clean': None}
-  # Names are in quotes where they are odd; results beside programs count not.
+  # Odd names are in quotes; results beside programs are no sources.
   changed = [line.strip('"').endswith('.py') for line in status.splitlines()]
   return {'commit': commit.strip(), 'clean': not any(changed)}
 
 
-def _git(folder: str, *arguments: str | pathlib.Path) -> str | None:
+def _git(folder: pathlib.Path, *arguments: str | pathlib.Path) -> str | None:
   """Returns what git prints in a folder; None where it fails, or is absent."""
   # Variables such as GIT_DIR would name another repository.
-  own = {k: v for k, v in os.environ.items() if not k.startswith('GIT_')}
+  variables = {k: v for k, v in os.environ.items() if not k.startswith('GIT_')}
   try:
     return subprocess.run(
-      ['git', '-C', folder, *map(str, arguments)],
-      env={**own, 'GIT_OPTIONAL_LOCKS': '0'},
+      ['git', '-C', str(folder), *map(str, arguments)],
+      env={**variables, 'GIT_OPTIONAL_LOCKS': '0'},
       stdin=subprocess.DEVNULL,
       capture_output=True,
       text=True,
@@ -90,24 +90,23 @@ def device(jax_device: Any) -> dict[str, Any]:
 
 
 def published() -> dict[str, Any]:
-  """Returns what a published record tells of its making.
+  """Returns the part of `sources` and `command` that may be published.
 
-  These are `commit` and `clean`, as `sources` has them, and `command`, without
-  folders of this machine.
+  These are `commit`, `clean`, and `command` without folders of this machine.
   """
   return {**sources(), 'command': without_folders(command())}
 
 
 def without_folders(command: str) -> str:
-  """Returns a command line without what tells of this machine's folders.
+  """Returns a command line without the folders of this machine.
 
   The program is named by its last two parts; values that are paths, or that
   name a folder or a file, become FOLDER.
   """
-  python, program, *given = shlex.split(command)
-  told = [python, '/'.join(pathlib.Path(program).parts[-2:])]
+  python, program, *arguments = shlex.split(command)
+  published = [python, '/'.join(pathlib.Path(program).parts[-2:])]
   is_value = False
-  for word in given:
+  for word in arguments:
     flag, equals, value = word.partition('=')
     is_flag = word.startswith('-')
     names_path = flag.lstrip('-') in _PATHS
@@ -116,8 +115,8 @@ def without_folders(command: str) -> str:
     elif not is_flag:
       word = _without_folder(word, is_value)
     is_value = is_flag and names_path and not equals
-    told.append(word)
-  return shlex.join(told)
+    published.append(word)
+  return shlex.join(published)
 
 
 def _without_folder(value: str, is_path: bool) -> str:

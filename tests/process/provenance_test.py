@@ -45,6 +45,18 @@ def test_a_commit_is_told_with_whether_sources_are_as_committed(project):
     assert provenance.sources() == made
 
 
+def test_a_package_without_programs_beside_it_has_a_commit(project):
+  _git(project, 'rm', '-qr', 'experiments')
+  _git(project, 'commit', '-qm', 'alone')
+  made = provenance.sources()
+  assert len(made['commit']) == 40 and made['clean']
+  # A program of somebody's own is none of its sources.
+  (project / 'mine.py').write_text('')
+  assert provenance.sources() == made
+  (project / 'gtmm_jax' / 'new.py').write_text('')
+  assert provenance.sources() == {**made, 'clean': False}
+
+
 def test_no_repository_but_that_of_the_sources_counts(
   project, tmp_path, monkeypatch
 ):
