@@ -1,1 +1,1 @@
-"""What any program needs: command line, signals, folders, provenance."""
+"""Parts of any program: command line, signals, folders, provenance."""

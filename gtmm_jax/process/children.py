@@ -1,6 +1,7 @@
-"""Programs that this one starts, and that never run on without it.
+"""Child processes that end when this program ends.
 
-Run as a program, it becomes another one that Linux ends with its parent:
+Run as a program, this file replaces itself by a program that Linux ends with
+its parent:
 
   python children.py PARENT PROGRAM ARGUMENTS ...
 """
@@ -16,34 +17,32 @@ import time
 from collections.abc import Collection, Sequence
 from typing import Any
 
-# Seconds between two looks at what runs.
+# Seconds between two checks of the children.
 LOOK = 0.1
-# Of Linux's <sys/prctl.h>: the signal that a process is sent when its parent
-# ends.
+# From Linux's <sys/prctl.h>: sets the signal that a process gets when its
+# parent ends.
 _PR_SET_PDEATHSIG = 1
 
 
 def start(
-  program: pathlib.Path, words: Sequence[str], **given: Any
+  program: pathlib.Path, words: Sequence[str], **options: Any
 ) -> subprocess.Popen:
-  """Starts a program of Python that a terminal's Ctrl-C does not reach.
+  """Starts a Python program that does not receive a terminal's Ctrl-C.
 
-  Where this program is killed, Linux sends the other SIGTERM; to be called from
-  the main thread, whose end counts.
+  If this program is killed, Linux sends SIGTERM to the child. Must be called
+  from the main thread, because Linux counts the end of the calling thread.
 
   Args:
-    program: a file.
+    program: path of its file.
     words: its arguments.
-    **given: to `subprocess.Popen`.
+    **options: of `subprocess.Popen`.
   """
-  own = (__file__, str(os.getpid()), str(program))
-  return subprocess.Popen(
-    [sys.executable, *own, *words], start_new_session=True, **given
-  )
+  command = (sys.executable, __file__, str(os.getpid()), str(program), *words)
+  return subprocess.Popen(command, start_new_session=True, **options)
 
 
 def send(child: subprocess.Popen, number: int) -> None:
-  """Sends a signal to a child and to what it has started."""
+  """Sends a signal to a child and to the processes it has started."""
   with contextlib.suppress(ProcessLookupError, PermissionError):
     os.killpg(child.pid, number)
 
@@ -51,15 +50,15 @@ def send(child: subprocess.Popen, number: int) -> None:
 def end(
   children: Collection[subprocess.Popen], number: int, grace: float
 ) -> int:
-  """Sends a signal to children, waits until they have ended, or kills them.
+  """Ends children with a signal, and kills those that do not end in time.
 
   Args:
     children: that run.
     number: of the signal.
-    grace: seconds that they have.
+    grace: seconds to wait before killing.
 
   Returns:
-    How many were killed.
+    The number of children that were killed.
   """
   for child in children:
     send(child, number)
@@ -75,10 +74,10 @@ def end(
 
 
 def _become(parent: str, program: str, *words: str) -> None:
-  """Becomes another program of Python, one that ends with its parent."""
+  """Replaces this process by a Python program that ends with its parent."""
   if sys.platform == 'linux':
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
-    # It may have ended before that.
+    # The parent may already have ended.
     if os.getppid() != int(parent):
       sys.exit(128 + signal.SIGTERM)
   os.execv(sys.executable, [sys.executable, program, *words])

@@ -1,4 +1,4 @@
-"""What every program here does with its command line; no jax."""
+"""The command line of a program: flags, errors, other programs; no jax."""
 
 import contextlib
 import functools
@@ -20,13 +20,13 @@ from rich.console import Console
 from gtmm_jax import presets
 from gtmm_jax.process import children, signals
 
-# What a program ends with that was asked for what cannot be.
+# Exit code after a mistake on the command line.
 MISTAKE = 2
 
-# So that --helpshort of a program shows the flags that are defined for it here.
+# Makes --helpshort of a program show the flags that are defined here.
 flags.disclaim_key_flags()
 
-# Characters of what a library says that are handed on.
+# Greatest number of characters that are quoted from a library's error.
 _LONGEST_REASON = 200
 
 
@@ -55,30 +55,32 @@ def complain(message: str | Exception) -> None:
 
 
 def import_jax() -> None:
-  """Imports jax; what it refuses of its environment ends the program."""
-  # Else jax tells which accelerators it does not find, and Matplotlib that it
-  # looked for fonts.
+  """Imports jax; ends the program with one line if that fails."""
+  # Silences jax about accelerators that it does not find, and matplotlib about
+  # its search for fonts.
   logging.set_verbosity(logging.ERROR)
   try:
     import jax  # noqa: F401
   except (ImportError, ValueError, RuntimeError) as error:
     fail(
-      f'jax cannot be imported ({_brief(error)}); mend its installation, or '
-      f'what the environment sets.'
+      f'jax cannot be imported ({_brief(error)}); repair its installation or '
+      f"the environment's variables."
     )
 
 
 def require_device() -> None:
-  """Starts jax on its devices, once it is known how many of the CPU it takes.
+  """Checks that jax can use its devices, which starts them.
+
+  The number of CPU devices must be set before.
 
   Raises:
-    ValueError: if there is no such device, or its driver does not work.
+    ValueError: there is no such device, or its driver does not work.
   """
   import jax
 
   try:
     jax.devices()
-  # Whatever plugins and drivers raise.
+  # Plugins and drivers can raise anything.
   except Exception as error:
     platforms = jax.config.jax_platforms
     if platforms:
@@ -87,19 +89,19 @@ def require_device() -> None:
         f'({_brief(error)}); leave it unset, or set JAX_PLATFORMS=cpu.'
       ) from error
     raise ValueError(
-      f'jax cannot use the devices of this machine ({_brief(error)}); mend '
+      f'jax cannot use the devices of this machine ({_brief(error)}); repair '
       f'their driver, or set JAX_PLATFORMS=cpu.'
     ) from error
 
 
 def require_device_for_others() -> None:
-  """Checks as `require_device` does, in a process of its own.
+  """Checks devices as `require_device` does, but in another process.
 
-  An accelerator is held by the process that starts it: one that only starts
-  others leaves it to them.
+  The process that starts an accelerator holds it. A program that only starts
+  other programs must leave it to them.
 
   Raises:
-    ValueError: if there is no such device, or its driver does not work.
+    ValueError: there is no such device, or its driver does not work.
   """
   program = (
     'import sys; sys.path.insert(0, sys.argv[1]); '
@@ -118,8 +120,8 @@ def require_device_for_others() -> None:
 
 
 def _brief(error: Exception) -> str:
-  """The first line of what was raised."""
-  lines = str(error).splitlines() or ['it does not say why']
+  """Returns the first line of an error's message, shortened."""
+  lines = str(error).splitlines() or ['without a reason']
   return textwrap.shorten(lines[0], _LONGEST_REASON, placeholder=' ...')
 
 
@@ -132,20 +134,19 @@ def require_seconds(seconds: float) -> None:
 def attempt_drawing(
   draw: Callable[[], list[pathlib.Path]],
   stem: str | os.PathLike[str],
-  remedy: str = 'The same command draws it again, and does nothing else again.',
+  remedy: str = 'The same command draws it again and repeats nothing else.',
 ) -> list[pathlib.Path]:
-  """Draws a picture; prints one line on standard error where it fails.
+  """Draws a picture; prints one line on standard error if that fails.
 
-  Whatever is raised is caught: results come before pictures, and do not depend
-  on them.
+  Catches any error, because results are more important than pictures.
 
   Args:
     draw: draws and writes one picture, and returns the paths of its files.
-    stem: its files without their endings, for people.
-    remedy: a sentence on how it is drawn later.
+    stem: path of its files without their suffixes, for the message.
+    remedy: a sentence that tells how to draw it later.
 
   Returns:
-    What `draw` returns, nothing where it fails.
+    The paths from `draw`, none if it fails.
   """
   try:
     return draw()
@@ -164,25 +165,25 @@ def attempt_drawing(
 
 
 def run_logged(
-  program: pathlib.Path, given: Mapping[str, Any], log: pathlib.Path
+  program: pathlib.Path, values: Mapping[str, Any], log: pathlib.Path
 ) -> int:
-  """Runs another program; what it prints is added to a log.
+  """Runs another program and appends its output to a log.
 
   Args:
-    program: a file of Python.
-    given: its flags and their values.
-    log: the file.
+    program: path of its Python file.
+    values: of its flags, by name.
+    log: path of the log.
 
   Returns:
-    Its exit code.
+    The program's exit code.
 
   Raises:
-    signals.Stopped: if a signal came; the other program was ended.
+    signals.Stopped: a signal was received; the other program was ended.
   """
   with log.open('a') as file:
     child = children.start(
       program,
-      words(given),
+      words(values),
       stdout=file,
       stderr=subprocess.STDOUT,
       stdin=subprocess.DEVNULL,
@@ -198,9 +199,9 @@ def run_logged(
   return child.returncode
 
 
-def words(given: Mapping[str, Any]) -> list[str]:
-  """Returns flags and their values as a command line has them, a word each."""
-  return [f'--{name}={value}' for name, value in given.items()]
+def words(values: Mapping[str, Any]) -> list[str]:
+  """Writes flags and their values as words of a command line."""
+  return [f'--{name}={value}' for name, value in values.items()]
 
 
 def preset_default(name: str) -> str:
@@ -300,7 +301,7 @@ def define_computing_flags() -> None:
 
 
 class _Console(Console):
-  """A console that ends the program, once it can, where nobody reads it."""
+  """A console that ends the program once nobody reads its output."""
 
   def on_broken_pipe(self) -> None:
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
@@ -309,5 +310,5 @@ class _Console(Console):
 
 
 def console() -> Console:
-  """Where programs print: what is printed is text, brackets and all."""
+  """Makes the console to which programs print plain text, without markup."""
   return _Console(markup=False, emoji=False, highlight=False, soft_wrap=True)

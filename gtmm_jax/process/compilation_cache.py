@@ -1,10 +1,10 @@
-"""Compiled programs, kept from one start of a program to the next.
+"""A cache of compiled programs for the next start of a program.
 
-jax reads and writes them: this file chooses where, and keeps out what is not to
-be run. XLA's programs are of one CPU: those of another are in another folder.
-Of damaged ones XLA's CPU backend makes crashes, or wrong numbers: each entry
-has its SHA-256 beside it, and one that has not is soon deleted. The bits of a
-run are the same with and without.
+jax reads and writes the cache. This module chooses its folder and removes
+entries that must not be run. XLA compiles for one kind of CPU: other kinds have
+other folders. XLA's CPU backend may crash or compute wrong numbers with a
+damaged entry: each entry has its SHA-256 in a file beside it, and entries
+without it are soon deleted. A run has the same bits with and without the cache.
 """
 
 import atexit
@@ -21,14 +21,16 @@ import warnings
 
 from absl import flags
 
-# Bytes of all entries, for whatever machine; a run makes one to ten million.
+# Greatest size of all entries, of all machines, in bytes; a run writes one to
+# ten million.
 _LARGEST = 256 * 10**6
-# Seconds of compiling from which on a program is kept.
+# Programs that compile for at least these seconds are cached.
 _WORTHWHILE = 0.1
-# Seconds after which an entry without its SHA-256 is of a program that died.
+# After these seconds an entry without its SHA-256 was left by a program that
+# was killed.
 _UNFINISHED = 3600
 _ENTRY, _SEAL = '-cache', '.sha256'
-# What /proc/cpuinfo says of a kind of CPU, on x86, ARM and RISC-V.
+# Fields of /proc/cpuinfo that identify a kind of CPU, on x86, ARM and RISC-V.
 _KIND = (
   'vendor_id',
   'cpu family',
@@ -47,27 +49,27 @@ _KIND = (
 
 
 def define_flag() -> None:
-  """Defines the flag that turns this off."""
+  """Defines the flag that turns the cache on or off."""
   flags.DEFINE_bool(
     'compilation_cache',
     True,
     'Keep compiled programs for the next start, in ~/.cache/gtmm_jax (or '
     '$XDG_CACHE_HOME/gtmm_jax; on macOS ~/Library/Caches/gtmm_jax), a folder '
-    'that may be deleted at any time and holds at most '
-    f'{_LARGEST // 10**6} MB. JAX_COMPILATION_CACHE_DIR names another, which '
-    'is used as it is.',
+    'that may be deleted at any time and has at most '
+    f'{_LARGEST // 10**6} MB. JAX_COMPILATION_CACHE_DIR names another folder, '
+    'which is used unchanged.',
   )
 
 
 def use(is_wanted: bool) -> None:
-  """Makes jax keep compiled programs in the user's cache folder.
+  """Makes jax cache compiled programs in the user's cache folder.
 
-  A folder that the user has given jax (`JAX_COMPILATION_CACHE_DIR`) is left to
-  them. To be called before anything is compiled. Where programs cannot be kept,
-  a line says why.
+  Must be called before anything is compiled. A folder that the user has set
+  with `JAX_COMPILATION_CACHE_DIR` is used unchanged. If there can be no cache,
+  prints one line with the reason.
 
   Args:
-    is_wanted: whether programs are to be kept at all.
+    is_wanted: False turns jax's cache off.
   """
   import jax
   import jaxlib
@@ -83,15 +85,15 @@ def use(is_wanted: bool) -> None:
     _require_own(folder)
     _tidy(root)
     check(folder)
-  # Where a user has no folder of their own, it is a RuntimeError.
+  # A RuntimeError means that the user has no home folder.
   except (OSError, RuntimeError, ValueError) as error:
-    print(f'Compiled programs are not kept ({error}).')
+    print(f'Compiled programs are not cached ({error}).')
     return
   jax.config.update('jax_compilation_cache_dir', str(folder))
   name = 'jax_persistent_cache_min_compile_time_secs'
   if name.upper() not in os.environ:
     jax.config.update(name, _WORTHWHILE)
-  # A full disk, say, costs speed alone.
+  # Errors of the cache, such as a full disk, only cost speed.
   warnings.filterwarnings(
     'ignore', 'Error (reading|writing) persistent compilation cache entry'
   )
@@ -102,8 +104,8 @@ def machine(cpu: str, *versions: str) -> str:
   """Names the folder for one kind of CPU and one version of jax.
 
   Args:
-    cpu: all that is known of the CPU.
-    *versions: of jax and its parts, jax's own first.
+    cpu: description of the CPU.
+    *versions: of jax and its parts, jax's first.
   """
   kind = '\n'.join((platform.machine(), cpu, *versions))
   digest = hashlib.sha256(kind.encode()).hexdigest()[:16]
@@ -111,21 +113,21 @@ def machine(cpu: str, *versions: str) -> str:
 
 
 def cpu() -> str:
-  """Reads what kind of CPU this is, down to its instructions.
+  """Describes the kind of CPU, including its instruction sets.
 
   Raises:
-    OSError: if the system does not tell.
+    OSError: the system does not describe it.
   """
   if sys.platform == 'darwin':
     words = ('sysctl', 'machdep.cpu.brand_string', 'hw.optional')
-    found = subprocess.run(words, capture_output=True, text=True, check=False)
-    lines = found.stdout.splitlines()
+    result = subprocess.run(words, capture_output=True, text=True, check=False)
+    lines = result.stdout.splitlines()
   else:
     text = pathlib.Path('/proc/cpuinfo').read_text()
     lines = [line for line in text.splitlines() if _tells_kind(line)]
   if not lines:
     raise OSError('the system does not say which CPU this is')
-  # Each once, however many cores there are.
+  # Each line once: every core repeats them.
   return '\n'.join(sorted(set(lines)))
 
 
@@ -134,24 +136,24 @@ def _tells_kind(line: str) -> bool:
 
 
 def check(folder: pathlib.Path) -> None:
-  """Deletes entries that are not as they were sealed, and old unsealed ones."""
+  """Deletes entries that differ from their SHA-256, and old ones without it."""
   for entry in folder.glob(f'*{_ENTRY}'):
     seal = entry.with_name(entry.name + _SEAL)
     with contextlib.suppress(FileNotFoundError):
       if seal.exists():
         is_good = seal.read_bytes() == _digest(entry)
       else:
-        # Of a program that runs beside this one, perhaps.
+        # A running program may have written it and not yet its SHA-256.
         is_good = time.time() - entry.stat().st_mtime < _UNFINISHED
       if not is_good:
         _delete(entry)
 
 
 def seal(folder: pathlib.Path, since: float) -> None:
-  """Puts its SHA-256 beside each entry that was written since a time."""
+  """Writes the SHA-256 beside each entry that is newer than a time."""
   for entry in folder.glob(f'*{_ENTRY}'):
     seal = entry.with_name(entry.name + _SEAL)
-    # Another program may delete one meanwhile.
+    # Another program may delete the entry at the same time.
     with contextlib.suppress(OSError):
       if entry.stat().st_mtime >= since and not seal.exists():
         seal.write_bytes(_digest(entry))
@@ -167,20 +169,21 @@ def _delete(entry: pathlib.Path) -> None:
 
 
 def _root() -> pathlib.Path:
-  """Returns the folder of a user's caches, as the system has it."""
+  """Returns the project's cache folder, by the system's convention."""
   if sys.platform == 'darwin':
     return pathlib.Path.home() / 'Library' / 'Caches' / 'gtmm_jax'
-  given = os.environ.get('XDG_CACHE_HOME', '')
-  # A relative one counts as none.
-  base = given if os.path.isabs(given) else pathlib.Path.home() / '.cache'
+  base = os.environ.get('XDG_CACHE_HOME', '')
+  # By the XDG specification, relative paths are ignored.
+  if not os.path.isabs(base):
+    base = pathlib.Path.home() / '.cache'
   return pathlib.Path(base) / 'gtmm_jax'
 
 
 def _require_own(folder: pathlib.Path) -> None:
-  """Makes the folder, which nobody else may write to: what it holds is run.
+  """Makes the folder, to which nobody else may write: its programs are run.
 
   Raises:
-    OSError: if it cannot be written, or is another user's.
+    OSError: the folder cannot be written or belongs to another user.
   """
   folder.mkdir(mode=0o700, parents=True, exist_ok=True)
   if folder.stat().st_uid != os.geteuid():
@@ -190,15 +193,15 @@ def _require_own(folder: pathlib.Path) -> None:
 
 
 def _tidy(root: pathlib.Path) -> None:
-  """Deletes the oldest entries, of all machines, where they are too large."""
+  """Deletes the oldest entries of all machines while all are too large."""
   entries = []
   for entry in root.glob(f'*/*{_ENTRY}'):
     with contextlib.suppress(FileNotFoundError):
-      found = entry.stat()
-      entries.append((found.st_mtime, found.st_size, entry))
-  size = sum(size for _, size, _ in entries)
-  for _, own, entry in sorted(entries):
-    if size <= _LARGEST:
+      status = entry.stat()
+      entries.append((status.st_mtime, status.st_size, entry))
+  total = sum(size for _, size, _ in entries)
+  for _, size, entry in sorted(entries):
+    if total <= _LARGEST:
       return
     _delete(entry)
-    size -= own
+    total -= size

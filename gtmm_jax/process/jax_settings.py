@@ -1,11 +1,11 @@
-"""Settings of jax's own that decide what a run computes."""
+"""jax's own settings that change the numbers of a run."""
 
 from collections.abc import Mapping
 from typing import Any
 
-# jax is imported where it is asked: most of what imports this does not need it.
+# jax is imported inside functions: most importers of this do not need it.
 
-# By its name in config.json: the setting of jax, and what runs computed with
+# From the name in config.json to the setting of jax, and to the value of runs
 # whose config.json does not have it.
 _DECISIVE = {
   'key_generator': ('jax_default_prng_impl', 'threefry2x32'),
@@ -13,12 +13,12 @@ _DECISIVE = {
   'seed_offset': ('jax_random_seed_offset', 0),
   'x64': ('jax_enable_x64', False),
 }
-# What older records lack.
+# Values of settings that older records lack.
 BEFORE: Mapping[str, Any] = {
   **{name: before for name, (_, before) in _DECISIVE.items()},
   'precision': 'default',
 }
-# Of each precision of products one name; others that jax knows stay.
+# One name for each precision of products; jax's other names are unchanged.
 _PRECISIONS = {
   None: 'default',
   'highest': 'float32',
@@ -28,7 +28,7 @@ _PRECISIONS = {
 
 
 def in_force() -> dict[str, Any]:
-  """Returns the settings that are in force, by their names in config.json."""
+  """Returns the current settings, by their names in config.json."""
   import jax
 
   values = {
@@ -38,31 +38,31 @@ def in_force() -> dict[str, Any]:
 
 
 def key(seed: int) -> Any:
-  """Returns the key of a seed, of the generator that is in force."""
+  """Returns the key of a seed, for jax's current default generator."""
   import jax
 
   return jax.random.key(seed, impl=in_force()['key_generator'])
 
 
-def precision(given: str) -> str:
-  """Returns the precision of products that a program runs with.
+def precision(flag: str) -> str:
+  """Returns the precision of matrix products that a program runs with.
 
   Args:
-    given: --precision; `default` leaves what jax has been told.
+    flag: value of --precision; `default` means jax's own setting.
   """
   import jax
 
-  chosen = given
-  if given == 'default':
+  chosen = flag
+  if flag == 'default':
     chosen = jax.config.jax_default_matmul_precision
   return _PRECISIONS.get(chosen, chosen)
 
 
 def set_precision(chosen: str) -> None:
-  """Sets that of all products of this program.
+  """Sets the precision of all matrix products of this program.
 
   Args:
-    chosen: what `precision` returned; `default` leaves what jax has been told.
+    chosen: from `precision`; `default` leaves jax's setting unchanged.
   """
   import jax
 
@@ -71,17 +71,19 @@ def set_precision(chosen: str) -> None:
 
 
 def remedies(old: Mapping[str, Any]) -> dict[str, str]:
-  """Tells how each of these settings becomes what a run was begun with.
+  """Tells how to set each of these settings as a run was started with.
 
   Args:
     old: the run's settings.
 
   Returns:
-    What to do, for people, by the settings' names.
+    Instructions for the user, by the names of settings.
   """
-  told = {
+  instructions = {
     name: f'set {of.upper()}={old[name]}' for name, (of, _) in _DECISIVE.items()
   }
   variable = 'JAX_DEFAULT_MATMUL_PRECISION'
-  told['precision'] = f'give --precision and {variable} as they were then'
-  return told
+  instructions['precision'] = (
+    f'give --precision and {variable} as they were then'
+  )
+  return instructions

@@ -1,46 +1,44 @@
-"""Folders and files that flags name: whether they can be, and be written."""
+"""Checks of the folders and files that flags name."""
 
 import os
 import pathlib
 
 
-def locate(given: str | os.PathLike[str], flag: str) -> pathlib.Path:
-  """Makes a path of what a flag names.
+def locate(value: str | os.PathLike[str], flag: str) -> pathlib.Path:
+  """Converts the value of a flag to a path, which need not exist.
 
   Args:
-    given: the flag's value; `~` stands for a user's own folder.
-    flag: its name, for people.
-
-  Returns:
-    The path; nothing need be there.
+    value: of the flag; `~` stands for the user's home folder.
+    flag: its name, for error messages.
 
   Raises:
-    ValueError: if it is an address, no text, or of a user who is not known.
+    ValueError: the value is a URL, cannot be encoded in UTF-8, or begins with
+      the home folder of an unknown user.
   """
-  text = os.fspath(given)
+  text = os.fspath(value)
   if '://' in text:
     raise ValueError(
-      f'--{flag}={text} is an address; it must be a folder or a file of this '
-      f'machine, for instance one in a bucket that is mounted.'
+      f'--{flag}={text} is an address; it must be a folder or a file on this '
+      f'machine, for example in a mounted bucket.'
     )
   try:
     text.encode()
   except UnicodeEncodeError as error:
     raise ValueError(
-      f'--{flag}={text!a} is not written in UTF-8, which records are '
-      f'kept in; take another name.'
+      f'--{flag}={text!a} is not valid UTF-8, as records must be; use another '
+      f'name.'
     ) from error
   try:
     return pathlib.Path(text).expanduser()
   except RuntimeError as error:
     raise ValueError(
-      f'--{flag}={text} begins with a user whose own folder is not known '
-      f'here; write the whole path.'
+      f'--{flag}={text} begins with the home folder of an unknown user; write '
+      f'the whole path.'
     ) from error
 
 
 def require_local_data(data: str) -> None:
-  """Checks the place that --data=files:PLACE names, if it names one.
+  """Checks the PLACE of --data=files:PLACE; accepts other values.
 
   Raises:
     ValueError: as `locate`.
@@ -49,30 +47,31 @@ def require_local_data(data: str) -> None:
     locate(data.removeprefix('files:'), 'data')
 
 
-def require_writable(folder: pathlib.Path, given: str) -> None:
-  """Checks that a folder can be written, or made where there is none.
+def require_writable(folder: pathlib.Path, flag: str) -> None:
+  """Checks that a folder can be written to, or made if it does not exist.
 
   Args:
-    folder: that is to hold what is written.
-    given: the flag and its value, for people.
+    folder: to write to.
+    flag: the flag with its value, for error messages.
 
   Raises:
-    ValueError: if it cannot.
+    ValueError: the folder cannot be written or made.
   """
   paths = (folder, *folder.absolute().parents)
-  # A link that leads nowhere is there, and no folder can be made in its place.
+  # A broken link counts: no folder can be made in its place.
   existing = next(p for p in paths if p.exists() or p.is_symlink())
   if not (existing.is_dir() and os.access(existing, os.W_OK)):
-    raise ValueError(f'{given} cannot be written in {existing}; name another.')
+    raise ValueError(f'{flag} cannot be written in {existing}; name another.')
 
 
 def make_folders(
   folder: str | os.PathLike[str], output: str | os.PathLike[str] | None
 ) -> tuple[pathlib.Path, pathlib.Path]:
-  """Makes what `locate_folders` locates, and returns it; raises as it does.
+  """Makes the folders of `locate_folders` and returns its result.
 
   Raises:
-    OSError: if a folder cannot be made.
+    ValueError: as `locate_folders`.
+    OSError: a folder cannot be made.
   """
   folder, stem = locate_folders(folder, output)
   for path in (folder, stem.parent):
@@ -83,18 +82,18 @@ def make_folders(
 def locate_folders(
   folder: str | os.PathLike[str], output: str | os.PathLike[str] | None
 ) -> tuple[pathlib.Path, pathlib.Path]:
-  """Locates the folder of several runs, and the files of the table of them.
+  """Locates the folder of several runs, and the files of their table.
 
   Args:
     folder: of the runs.
-    output: --output, the table's files without their endings; by default
-      `table` in the folder.
+    output: value of --output, the table's files without their suffixes; None
+      means `table` in the folder.
 
   Returns:
-    The folder, and the files without their endings.
+    The folder, and the path of the table's files without their suffixes.
 
   Raises:
-    ValueError: if these cannot be written, or --output has no name.
+    ValueError: these cannot be written, or --output has no file name.
   """
   folder = locate(folder, 'folder')
   stem = locate(output or folder / 'table', 'output')

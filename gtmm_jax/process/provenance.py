@@ -1,4 +1,4 @@
-"""Tells how a record was made: sources, command, versions, device; no jax."""
+"""The provenance of a record: sources, command, versions, device; no jax."""
 
 import os
 import pathlib
@@ -12,7 +12,7 @@ from typing import Any
 
 import gtmm_jax
 
-# Flags whose values are folders or files.
+# Flags that name folders or files.
 _PATHS = (
   'workdir',
   'folder',
@@ -67,7 +67,7 @@ def _git(folder: pathlib.Path, *arguments: str | pathlib.Path) -> str | None:
 
 
 def command() -> str:
-  """Returns the command line of this program, as a shell takes it."""
+  """Returns this program's command line, quoted for a shell."""
   return shlex.join(['python', *sys.argv])
 
 
@@ -81,7 +81,7 @@ def versions(packages: Sequence[str]) -> dict[str, str]:
 
 
 def device(jax_device: Any) -> dict[str, Any]:
-  """Returns what a `jax.Device` is, and how many cores the machine has."""
+  """Describes a `jax.Device`, and counts the machine's CPU cores."""
   return {
     'platform': jax_device.platform,
     'kind': jax_device.device_kind,

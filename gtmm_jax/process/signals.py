@@ -1,11 +1,12 @@
-"""What a program does where a signal asks it to end; imports little.
+"""Ends a program when it receives a signal; imports little.
 
-A thread waits for SIGINT, SIGTERM and SIGHUP, since the main one may be inside
-XLA's compiler for a minute, where no handler of Python's is called. It ends the
-program at once, with a line and the shell's exit code, 128 and the signal's
-number; or, where the program has something to save, it notes the signal, and
-ends the program at the second one. Nothing is torn down then: XLA's threads may
-be compiling still, and die with a segmentation fault where Python goes first.
+A thread waits for SIGINT, SIGTERM and SIGHUP, because the main thread may be
+inside XLA's compiler for a minute, where Python calls no signal handlers. It
+ends the program at once, with one line and the shell's exit code, 128 plus the
+signal's number. If the program has something to save, it records the first
+signal and ends the program at the second one. It ends the process without
+tearing Python down: XLA's threads may still be compiling and would then crash
+with a segmentation fault.
 """
 
 import contextlib
@@ -20,16 +21,16 @@ from typing import NoReturn
 
 _NAMES = ('SIGINT', 'SIGTERM', 'SIGHUP')
 ENDING = [getattr(signal, name) for name in _NAMES if hasattr(signal, name)]
-# Of a program that is started again for what is left; true at any moment.
-GOES_ON = 'the same command goes on with what is left'
+# For programs whose command can be repeated at any time.
+GOES_ON = 'the same command continues where it stopped'
 _BROKEN_PIPE = 13
-# Seconds in which a signal that comes twice is one: `timeout` and shells send
-# it to a program and to its group.
+# Two equal signals within these seconds count as one: `timeout` and shells send
+# one to the program and one to its group.
 _TWICE = 0.25
 
 
 class Stopped(Exception):
-  """A signal asked the program to end, and it has finished what was at hand.
+  """A signal asked the program to end, and its current work is finished.
 
   Attributes:
     number: of the signal.
@@ -41,15 +42,15 @@ class Stopped(Exception):
 
 
 class _Watch:
-  """What was received, and what to do with what will be.
+  """The signal that was received, and how to handle the next one.
 
   Attributes:
     is_on: whether signals are watched.
-    defers: whether the program wants to finish something first.
-    first: number of the signal that it is to end for, None before.
-    at: when that came, seconds.
-    says: what is told of the program's work where it ends at once.
-    last: what is done before it does.
+    defers: whether the program finishes its current work first.
+    first: number of the first signal, None before there is one.
+    at: time of that signal, seconds.
+    says: message about the program's work if it ends at once.
+    last: called before it ends at once.
   """
 
   is_on = False
@@ -65,13 +66,13 @@ _lock = threading.Lock()
 
 
 def watch(says: str) -> None:
-  """Watches for signals from now on; does nothing outside the main thread.
+  """Starts to watch for signals; does nothing outside the main thread.
 
-  To be called once, before what takes long to import. A signal that is ignored,
-  as under nohup, stays ignored.
+  Must be called once, before slow imports. A signal that is ignored, as under
+  nohup, stays ignored.
 
   Args:
-    says: what is told of the program's work where a signal ends it.
+    says: message about the program's work if a signal ends it.
   """
   is_main = threading.current_thread() is threading.main_thread()
   if _watch.is_on or not is_main or os.name != 'posix':
@@ -90,16 +91,16 @@ def watch(says: str) -> None:
 def deferred(
   says: str, last: Callable[[], None] | None = None
 ) -> Iterator[None]:
-  """Lets a signal wait until the program asks for it with `received`.
+  """Defers a signal: the program checks for it with `received`.
 
-  Does nothing where signals are not watched.
+  Does nothing if signals are not watched.
 
   Args:
-    says: what is told where a second signal ends the program at once.
-    last: what is done before that, in a thread of its own.
+    says: message if a second signal ends the program at once.
+    last: called before that, in another thread.
 
   Raises:
-    Stopped: at the end, where a signal came and nothing was raised for it.
+    Stopped: at the end of the context, if a signal was received.
   """
   before = _watch.defers, _watch.says, _watch.last
   with _lock:
@@ -114,13 +115,13 @@ def deferred(
 
 @contextlib.contextmanager
 def at_once(says: str) -> Iterator[None]:
-  """Lets a signal end the program at once, within `deferred` too.
+  """Lets a signal end the program at once, even inside `deferred`.
 
   Args:
-    says: what is told of the program's work then.
+    says: message about the program's work.
 
   Raises:
-    Stopped: at the start, where a signal has come already.
+    Stopped: at the start of the context, if a signal was received before.
   """
   before = _watch.defers, _watch.says
   with _lock:
@@ -134,15 +135,15 @@ def at_once(says: str) -> Iterator[None]:
 
 
 def received() -> int | None:
-  """Returns the number of the signal to end for, None before one came."""
+  """Returns the number of the signal that was received, None if none was."""
   return _watch.first
 
 
 def receive_broken_pipe() -> bool:
-  """Takes note that nobody reads what is printed, as of a signal.
+  """Handles a broken pipe, whose reader has gone, like a signal.
 
   Returns:
-    Whether the program will end for it; not where signals are not watched.
+    Whether the program will end because of it: only if signals are watched.
   """
   if _watch.is_on:
     _receive(_BROKEN_PIPE)
@@ -178,7 +179,7 @@ def _receive(number: int) -> None:
       _forget_terminals()
     if is_first and _watch.defers:
       _watch.first, _watch.at = number, now
-      _say(number, 'finishes what is at hand; a second signal ends it at once')
+      _say(number, 'finishes its current work; a second signal ends it at once')
       return
     is_same = number == _watch.first and now - _watch.at < _TWICE
     if is_same or (number == _BROKEN_PIPE and not is_first):
@@ -194,7 +195,7 @@ def _end(number: int) -> NoReturn:
 
 
 def _forget_terminals() -> None:
-  """Prints to nowhere from now on what went to a terminal, which is gone."""
+  """Redirects output from a closed terminal to the null device."""
   nowhere = os.open(os.devnull, os.O_WRONLY)
   for output in (1, 2):
     with contextlib.suppress(OSError):
@@ -203,14 +204,15 @@ def _forget_terminals() -> None:
 
 
 def _say(number: int, what: str) -> None:
-  """Prints one line; none for a broken pipe, which comes of `head` and such."""
+  """Prints one line; none for a broken pipe, which `head` and others cause."""
   if number == _BROKEN_PIPE:
     return
   program = pathlib.Path(sys.argv[0]).name
   text = f'{program}: {signal.Signals(number).name}' + (what and f': {what}')
   with contextlib.suppress(OSError):
     if os.isatty(1):
-      # Below what the terminal shows of the key; a bar hides the cursor.
+      # Starts a new line after the terminal's ^C, and shows the cursor, which a
+      # progress bar hides.
       os.write(1, b'\x1b[?25h\n')
   with contextlib.suppress(OSError):
     os.write(2, f'{text}.\n'.encode())

@@ -192,7 +192,7 @@ def test_a_signal_ends_the_case_that_is_measured(tmp_path):
   process.send_signal(signal.SIGTERM)
   _, said = process.communicate(timeout=30)
   assert process.returncode == 143
-  last = '-c: SIGTERM: the same command goes on with what is left.'
+  last = '-c: SIGTERM: the same command continues where it stopped.'
   assert said.splitlines()[1:] == [last]
   with pytest.raises(ProcessLookupError):
     os.kill(int(log.read_text()), 0)

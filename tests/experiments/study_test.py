@@ -434,8 +434,8 @@ def test_a_signal_ends_the_run_and_begins_no_further_one(
   assert 'Ends perfect_recall-dnc' in out and 'killed' not in out
   name = number.name
   assert [line.partition(';')[0] for line in err.splitlines()] == [
-    f'-c: {name}: finishes what is at hand',
-    f'-c: {name}: the same command goes on with what is left.',
+    f'-c: {name}: finishes its current work',
+    f'-c: {name}: the same command continues where it stopped.',
   ]
   assert (tmp_path / 'saved').exists()
   assert (tmp_path / 'sent').read_text() == str(int(number))
@@ -460,7 +460,7 @@ def test_a_run_that_does_not_end_is_killed(tmp_path, grace, times):
     process.send_signal(signal.SIGTERM)
   out, err = process.communicate(timeout=30)
   assert process.returncode == 143
-  assert 'goes on with what is left' in err
+  assert 'continues where it stopped' in err
   assert ('1 did not end in 0.3 s, and were killed' in out) == (times == 1)
   assert _has_ended((tmp_path / 'begun').read_text())
 

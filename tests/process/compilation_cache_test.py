@@ -84,7 +84,9 @@ def test_a_folder_that_cannot_be_written_costs_speed_alone(tmp_path):
   (tmp_path / 'gtmm_jax').write_text('a file')
   numbers, is_found, said = _compute(tmp_path)
   assert not is_found
-  assert len(said) == 1 and said[0].startswith('Compiled programs are not kept')
+  assert len(said) == 1 and said[0].startswith(
+    'Compiled programs are not cached'
+  )
   assert numbers.startswith('[')
 
 

@@ -116,28 +116,28 @@ def test_a_broken_driver_is_a_mistake_that_names_a_way_out(monkeypatch, error):
 
 
 @pytest.mark.parametrize(
-  ('given', 'words'),
+  ('value', 'words'),
   [
-    ('gs://bucket/run', 'bucket that is mounted'),
+    ('gs://bucket/run', 'mounted bucket'),
     ('file:///run', 'is an address'),
-    ('~nobody_here/run', 'not known'),
-    ('run\udcff', 'not written in UTF-8'),
+    ('~nobody_here/run', 'unknown user'),
+    ('run\udcff', 'not valid UTF-8'),
   ],
 )
-def test_what_is_no_place_on_this_machine_is_refused(given, words):
+def test_what_is_no_place_on_this_machine_is_refused(value, words):
   with pytest.raises(ValueError, match=words) as raised:
-    places.locate(given, 'workdir')
+    places.locate(value, 'workdir')
   str(raised.value).encode()
   with pytest.raises(ValueError, match=words):
-    places.require_local_data(f'files:{given}')
+    places.require_local_data(f'files:{value}')
 
 
 @pytest.mark.parametrize(
   ('flag', 'read'),
   [
     ('workdir', workdirs.usable),
-    ('folder', lambda given: places.locate_folders(given, None)),
-    ('output', lambda given: places.locate_folders('folder', given)),
+    ('folder', lambda value: places.locate_folders(value, None)),
+    ('output', lambda value: places.locate_folders('folder', value)),
     ('output', show_task._stem),
     ('json', own_flags.writable),
     ('compare', benchmark_comparison.read),

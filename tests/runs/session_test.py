@@ -481,7 +481,7 @@ def test_a_picture_that_cannot_be_drawn_fails_no_run(
     _run(workdir)
   assert capsys.readouterr().err == (
     f'The picture {memory.with_suffix("")} could not be drawn: No space left '
-    'on device. The same command draws it again, and does nothing else again.\n'
+    'on device. The same command draws it again and repeats nothing else.\n'
   )
   assert not memory.exists()
   _run(workdir)
