@@ -1,4 +1,4 @@
-"""Evaluation of a run's replicas on held-out episodes."""
+"""Evaluates the replicas of a run on held-out episodes."""
 
 import functools
 from collections.abc import Callable
@@ -16,13 +16,13 @@ from gtmm_jax.evaluation import (
   retrieval,
 )
 from gtmm_jax.process import jax_settings
-from gtmm_jax.runs.run import Run, replica_keys
+from gtmm_jax.runs.run import Loaded, Run, replica_keys
 
-# Of digits, which alone are asked for by class.
+# Classes of digits, the only images that are asked for by class.
 _CLASSES = 10
-# Held-out episodes of an evaluation on the way, at most.
+# Held-out episodes of an evaluation during training, at most.
 _ON_THE_WAY = 100
-# What each evaluation on the way tells, finite or not.
+# Metrics of each evaluation during training, finite or not.
 _ALWAYS = (
   'episodes',
   'failed_at',
@@ -31,7 +31,7 @@ _ALWAYS = (
   'kl_predictable',
   'kl_last',
 )
-# What only an evaluation at the end tells.
+# Metrics of the evaluation at the end alone.
 _AT_THE_END = (
   'step',
   'log_likelihood',
@@ -43,18 +43,17 @@ _AT_THE_END = (
 
 
 class Evaluation:
-  """Evaluates states of a run; compiles at the first time, and once.
+  """Evaluates states of a run; compiles once, at the first call.
 
   Attributes:
-    is_compiled: whether it has.
+    is_compiled: whether it has compiled.
   """
 
   def __init__(self, run: Run) -> None:
-    """Nothing is compiled or moved yet."""
+    """Takes the run; compiles and moves nothing yet."""
     self._run = run
     self._step = replicas.repeat(run.layout, _one_batch(run))
-    # The classifier of digits and its accuracy, where a class is asked for.
-    self._judge: tuple[Any, float | None] | None = None
+    self._classifier: tuple[Any, float | None] | None = None
     self.is_compiled = False
 
   def at_the_end(self, state: train.TrainState) -> dict[str, Any]:
@@ -69,39 +68,38 @@ class Evaluation:
     )
 
   def on_the_way(self, state: train.TrainState) -> dict[str, Any]:
-    """Returns what a line of `metrics.jsonl` has as `held_out`.
+    """Returns `held_out` of a line of `metrics.jsonl`.
 
-    The episodes are the same each time, and others than at the end; there are
-    100 of them, or as many as at the end where that is fewer.
+    Episodes are the same each time, and not those at the end; there are 100, or
+    as many as at the end where that is fewer.
 
     Args:
       state: of all replicas, on the devices; it is not changed.
 
     Returns:
-      `episodes`, how many, and by the names of `evaluation.json` the values
-      that a replica has one of, each [R]; without metrics of other tasks, of
-      which no replica has a value.
+      `episodes`, and the metrics of `evaluation.json` that are one number a
+      replica, each [R]; without metrics of which no replica has a value.
     """
     settings = self._run.settings
     fold = functools.partial(jax.random.fold_in, data=folds.HELD_OUT)
-    found = self._evaluate(
+    values = self._evaluate(
       state,
       jax.vmap(fold)(replica_keys(settings)),
       min(settings.evaluation_episodes, _ON_THE_WAY),
     )
     return {
       name: value
-      for name, value in found.items()
+      for name, value in values.items()
       if name in _ALWAYS or name not in _AT_THE_END and np.isfinite(value).any()
     }
 
   def _evaluate(
     self, state: train.TrainState, keys: jax.Array, episodes: int
   ) -> dict[str, Any]:
-    """Evaluates on at least so many episodes, in whole batches."""
+    """Evaluates on `episodes`, rounded up to whole batches."""
     run = self._run
     settings, problem = run.settings, run.problem
-    judge, judged = self._judged()
+    params, accuracy = self._fit_classifier()
     batches = -(-episodes // settings.batch_size)
     start = jax.tree.map(
       lambda leaf: np.broadcast_to(leaf, (settings.replicas, *leaf.shape)),
@@ -111,7 +109,7 @@ class Evaluation:
     sums = self._step(
       replicas.scatter(run.layout, start),
       (variables, replicas.scatter(run.layout, keys)),
-      replicas.broadcast(run.layout, (run.images.held_out, judge)),
+      replicas.broadcast(run.layout, (run.images.held_out, params)),
       batches,
     )
     sums = replicas.gather(sums)
@@ -123,7 +121,7 @@ class Evaluation:
       **metrics.means(sums.totals, failed_at),
       **retrieval.accuracies(sums.retrieved, failed_at >= 0),
       **fidelity.means(sums.closeness, failed_at >= 0),
-      'classifier_accuracy': judged,
+      'classifier_accuracy': accuracy,
       'entropy_floor': (
         float(np.mean(sums.entropy)) / batches
         if problem.model.observation_map.likelihood == 'bernoulli'
@@ -132,38 +130,42 @@ class Evaluation:
       'predictable': np.mean(sums.totals.predictable, axis=0) / batches,
     }
 
-  def _judged(self) -> tuple[Any, float | None]:
-    if self._judge is None:
-      asks_class = self._run.task.asks == 'class'
-      images = self._run.images
-      self._judge = _fit_judge(images) if asks_class else (None, None)
-    return self._judge
+  def _fit_classifier(self) -> tuple[Any, float | None]:
+    """Returns parameters and accuracy of a classifier, where a task has one."""
+    if self._classifier is None:
+      self._classifier = None, None
+      if self._run.task.asks == 'class':
+        self._classifier = _fit_classifier(self._run.images)
+    return self._classifier
 
 
 def _one_batch(run: Run) -> Callable[..., evaluate.EvaluationState]:
-  """A function that adds a batch of episodes to the sums of one replica."""
-  task = run.task
+  """Returns a function that adds a batch of episodes to one replica's sums."""
 
   def step(sums, own, shared):
+    variables, key = own
+    images, classifier_params = shared
     return evaluate.evaluate_batch(
       run.problem,
-      task.prefix,
-      task.asks,
+      run.task.prefix,
+      run.task.asks,
       run.settings.binarize,
       sums,
-      *own,
-      *shared,
+      variables,
+      key,
+      images,
+      classifier_params,
     )
 
   return step
 
 
-def _fit_judge(loaded: Any) -> tuple[Any, float]:
-  """A classifier of the training digits, and its accuracy on held-out ones."""
+def _fit_classifier(images: Loaded) -> tuple[Any, float]:
+  """Fits a classifier to training digits; returns it and its accuracy."""
 
   def fit(training, held_out):
     params = classifier.fit(jax_settings.key(0), training, _CLASSES)
     return params, classifier.accuracy(params, held_out)
 
-  params, accuracy = jax.jit(fit)(loaded.training, loaded.held_out)
+  params, accuracy = jax.jit(fit)(images.training, images.held_out)
   return params, float(accuracy)

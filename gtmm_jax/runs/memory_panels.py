@@ -1,4 +1,4 @@
-"""What is to be seen of each memory over one episode."""
+"""Panels of a memory over an episode: weights, usage, content, gates."""
 
 from typing import Any
 
@@ -11,27 +11,26 @@ from gtmm_jax.memory.introspective import IntrospectiveState
 from gtmm_jax.memory.lru import LRUState
 from gtmm_jax.memory.ntm import NTMState
 
-# More write heads than these are shown as one, by their greatest weight.
+# More write heads share a panel, which shows their greatest weight.
 _SEPARATE_WRITES = 3
-# Heads whose weights differ by less of the greatest one are shown as one.
+# Heads share a panel whose weights differ by less, as a part of the greatest.
 _ALIKE = 0.1
-# Of the magnitudes of a memory's content, those that its colours hold.
+# Per cent of the magnitudes in a memory that lie within the scale of colours.
 _SHOWN = 98
-# What panels say of such heads.
+# In titles of panels that heads share.
 ALIKE = 'alike'
 
 
 def panels(cores: Any) -> list[figures.Panel]:
-  """What is to be seen of a memory over one episode.
+  """Returns the panels of a memory over one episode.
 
   Args:
     cores: carries of a core with a memory, leaves [T, ...] without batch axes.
 
   Returns:
-    Where heads read, on one scale, those that are alike as one; where was
-    written, and the usage of slots, if the core has them; the norm of each
-    slot, the content after the last frame, and how alike slots are then; the
-    gates.
+    Read weights, on one scale; write weights and the usage of slots, if the
+    core has them; the norm of each slot, the content after the last frame, and
+    the cosines of its slots; the gates.
   """
   shown = _weights('read', cores.read_weights)
   if hasattr(cores, 'write_weights'):
@@ -43,13 +42,13 @@ def panels(cores: Any) -> list[figures.Panel]:
     else:
       shown += _weights('write', weights)
   if hasattr(cores, 'usage'):
-    # The DNC's lies in [0, 1]; the LRU's has no upper end.
+    # The DNC's usage lies in [0, 1]; the LRU's is not bounded above.
     limits = (0.0, 1.0) if isinstance(cores, DNCState) else None
     shown.append(figures.Panel('usage', cores.usage, 'slot', 'usage', limits))
   norms = np.linalg.norm(cores.memory, axis=-1)
   shown.append(figures.Panel('norm of each slot', norms, 'slot', 'norm'))
   content = np.transpose(cores.memory[-1])
-  # A single outlier would leave all others dark.
+  # Scaled to a percentile: a single outlier would leave the rest dark.
   end = float(np.percentile(np.abs(content), _SHOWN)) or None
   limits = end and (-end, end)
   title = 'content at the last frame'
@@ -61,7 +60,7 @@ def panels(cores: Any) -> list[figures.Panel]:
 
 
 def _alike(memory: Any) -> figures.Panel:
-  """Cosines of the slots of [N, W] with one another; of empty ones 0."""
+  """Returns the cosines of all pairs of slots of [N, W], 0 for empty ones."""
   norms = np.linalg.norm(memory, axis=-1, keepdims=True)
   directions = memory / np.where(norms > 0, norms, 1)
   return figures.Panel(
@@ -75,23 +74,23 @@ def _alike(memory: Any) -> figures.Panel:
 
 
 def _weights(kind: str, weights: Any) -> list[figures.Panel]:
-  """Panels on one scale: of each head of weights [T, H, N] that is unlike.
+  """Returns panels of heads of weights [T, H, N], one for those that are alike.
 
-  The strongest heads come first; a weaker one is left out where its weights
-  differ from those of one that is shown by less than a tenth of the greatest
-  weight of all heads, in every frame and slot.
+  The strongest heads are shown. A weaker one is left out where its weights
+  differ from those of a shown one by less than a tenth of the greatest weight
+  of all heads, in every frame and slot.
   """
   weights = np.asarray(weights, np.float64)
   heads = weights.shape[1]
   end = float(np.nan_to_num(weights).max()) or 1.0
   like: dict[int, list[int]] = {}
   for head in np.argsort(-(weights**2).sum(axis=(0, 2)), kind='stable'):
-    own = weights[:, head]
+    weights_of_head = weights[:, head]
     leader = next(
       (
         other
         for other in like
-        if np.abs(weights[:, other] - own).max() < _ALIKE * end
+        if np.abs(weights[:, other] - weights_of_head).max() < _ALIKE * end
       ),
       None,
     )
@@ -112,7 +111,7 @@ def _weights(kind: str, weights: Any) -> list[figures.Panel]:
 
 
 def _named(head: int, others: list[int], heads: int) -> str:
-  """Which head a panel shows, and which are like it."""
+  """Returns the part of a title that names the head, and those like it."""
   if heads == 1:
     return ''
   if len(others) == heads - 1:
@@ -124,7 +123,7 @@ def _named(head: int, others: list[int], heads: int) -> str:
 
 
 def _gates(cores: Any) -> list[figures.Panel]:
-  """The gates of each core, which differ in what they are."""
+  """Returns panels of the gates that a core has."""
   match cores:
     case IntrospectiveState():
       means = {'read': np.mean(cores.gates, axis=-1)}
@@ -162,7 +161,7 @@ def _gates(cores: Any) -> list[figures.Panel]:
 
 
 def _heads(title: str, meaning: str, groups: dict[str, Any]) -> figures.Panel:
-  """A row in [0, 1] for each head of each group [T, H]."""
+  """Returns a panel with a row in [0, 1] for each head of each group [T, H]."""
   rows = [
     f'{name} {head + 1}' if values.shape[1] > 1 else name
     for name, values in groups.items()

@@ -1,4 +1,4 @@
-"""Episodes of one's own in a run: their file, and windows on large ones."""
+"""Recorded episodes in a run: their file, and windows on large ones."""
 
 import math
 from collections.abc import Mapping
@@ -14,7 +14,7 @@ _MEGABYTE = 10**6
 
 
 def inspect(task: str, data: str) -> frame_files.Header | None:
-  """What the file of episodes says of them; None for other tasks.
+  """Reads the header of the file of episodes; returns None for other tasks.
 
   Raises:
     ValueError: if there is no such file, or it is not as it should be.
@@ -25,7 +25,7 @@ def inspect(task: str, data: str) -> frame_files.Header | None:
 
 
 def found(header: frame_files.Header | None) -> Mapping[str, Any]:
-  """The settings that the file settles, none where there is no file."""
+  """Returns the settings that the file decides, none without a file."""
   if header is None:
     return {}
   return {'length': header.length, 'shape': header.shape}
@@ -34,7 +34,7 @@ def found(header: frame_files.Header | None) -> Mapping[str, Any]:
 def load(
   settings: Settings, data: str, device_megabytes: float | None
 ) -> Dataset[frames.Frames | frames.Windows]:
-  """Loads the episodes, in windows where they are too many.
+  """Loads the episodes, in windows where they exceed the memory.
 
   Args:
     settings: of the run; its replicas decide how many devices there are.
@@ -50,10 +50,10 @@ def load(
 
 
 def room(settings: Settings, device_megabytes: float | None) -> float:
-  """Megabytes that training episodes may take on a device.
+  """Returns the megabytes that training episodes may take on a device.
 
   Raises:
-    ValueError: if what was given is not above 0.
+    ValueError: if `device_megabytes` is not above 0.
   """
   if device_megabytes is None:
     layout = replicas.plan(settings.replicas, convolutional=False)
@@ -69,9 +69,9 @@ def room(settings: Settings, device_megabytes: float | None) -> float:
 def limit(
   settings: Settings, images: Any, device_megabytes: float | None
 ) -> float | None:
-  """`room`, where it decides what is trained on when: where it is in windows.
+  """Returns `room` for episodes in windows, else None.
 
-  None where it does not, as with every other task.
+  In windows it decides which episodes a step trains on.
   """
   if not isinstance(images.training, frames.Windows):
     return None
@@ -79,34 +79,31 @@ def limit(
 
 
 def first(images: Any) -> Any:
-  """Images to begin to train on, of what a task's loader gave, on the host."""
+  """Returns the images of the first training steps, on the host."""
   training = images.training
   return training.at(0) if isinstance(training, frames.Windows) else training
 
 
 class Training:
-  """Images to train on, on the devices: all of them, or a window of episodes.
-
-  The images of one window alone are kept there.
-  """
+  """Training images on the devices: all of them, or one window of episodes."""
 
   def __init__(self, layout: replicas.Layout, images: Any) -> None:
-    """Nothing is moved yet; `images` is what a task's loader gave."""
+    """Takes the images of a run; moves nothing yet."""
     self._layout, self._images = layout, images
     self._window, self._placed = -1, None
 
   def make_room(self) -> None:
-    """Gives up a window, which `at` moves again; all of the images stay."""
+    """Frees a window, which `at` moves again; without windows frees nothing."""
     if isinstance(self._images.training, frames.Windows):
       self._window, self._placed = -1, None
 
   def at(self, window: int) -> Any:
-    """As `replicas.broadcast` gives them; moved where they are not there."""
+    """Returns the images of a window, as `replicas.broadcast` puts them."""
     training = self._images.training
     is_windowed = isinstance(training, frames.Windows)
     window = window if is_windowed else 0
     if window != self._window:
-      # Given up first: there is room for one.
+      # Freed first: there is room for one.
       self._placed = None
       images = training.at(window) if is_windowed else training
       self._placed = replicas.broadcast(self._layout, images)

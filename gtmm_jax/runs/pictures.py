@@ -1,9 +1,9 @@
-"""The figures of a run: results, episodes, and the memory at work."""
+"""Draws the figures of a run: results, episodes, the map, the memory."""
 
 import functools
 import pathlib
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -15,15 +15,29 @@ from gtmm_jax.problem import Problem
 from gtmm_jax.process import command
 from gtmm_jax.runs import memory_panels
 from gtmm_jax.runs.run import Run, replica_keys
-from gtmm_jax.runs.settings import describe
+from gtmm_jax.runs.settings import Settings, describe
 from gtmm_jax.tasks import frames, navigation
 
-# How many episodes are drawn, where there are so many.
+# Episodes in a figure, at most.
 _EPISODES = 3
 
 
+class Dream(NamedTuple):
+  """Episodes, and two ways in which a model generates their frames.
+
+  Attributes:
+    episode: the episodes, [T, B, ...].
+    reconstruction: their frames by the posterior, [T, B, H, W, C].
+    generated: frames by the prior after a prefix, [T - prefix, B, H, W, C].
+  """
+
+  episode: Any
+  reconstruction: jax.Array
+  generated: jax.Array
+
+
 def draw(run: Run, state: train.TrainState, wanted: Sequence[str]) -> None:
-  """Draws figures of a run into its workdir, and tells of those it could not.
+  """Draws figures of a run into its workdir; a failure costs a line.
 
   Args:
     run: the run, whose evaluation is written.
@@ -32,12 +46,12 @@ def draw(run: Run, state: train.TrainState, wanted: Sequence[str]) -> None:
   """
 
   @functools.cache
-  def drawn() -> tuple[Any, ...]:
-    return _drawn(run, state)
+  def subject() -> tuple[free_energy.Variables, jax.Array, Any]:
+    return _subject(run, state)
 
   @functools.cache
-  def dreams(prefix: int) -> tuple[Any, jax.Array, jax.Array]:
-    return _dream(run, problem, prefix, drawn())
+  def dreams(prefix: int) -> Dream:
+    return _dream(run, problem, prefix, subject())
 
   held_out = run.images.held_out
   count = _EPISODES
@@ -47,18 +61,20 @@ def draw(run: Run, state: train.TrainState, wanted: Sequence[str]) -> None:
   prefix = run.task.prefix
   figure: dict[str, Callable[[], list[pathlib.Path]]] = {
     'results': lambda: _draw_results(run),
-    'episodes': lambda: _draw_episodes(run, *dreams(prefix)),
+    'episodes': lambda: _draw_episodes(run, dreams(prefix)),
     'overlay': lambda: _draw_overlay(
-      run, problem, drawn()[1], dreams(prefix), dreams(1)
+      run, problem, subject()[1], dreams(prefix), dreams(1)
     ),
-    'memory': lambda: _draw_memory(run, problem, drawn()),
+    'memory': lambda: _draw_memory(run, problem, subject()),
   }
   for name in wanted:
     command.attempt_drawing(figure[name], _path(run, name))
 
 
-def _drawn(run: Run, state: train.TrainState) -> tuple[Any, ...]:
-  """Returns the arguments of `dream` for the first replica that is left."""
+def _subject(
+  run: Run, state: train.TrainState
+) -> tuple[free_energy.Variables, jax.Array, Any]:
+  """Returns variables, key and images of the first finite replica."""
   failed_at = replicas.gather(state.failed_at)
   replica = int(np.argmax(failed_at < 0))
   variables = jax.tree.map(
@@ -73,30 +89,29 @@ def _path(run: Run, name: str) -> pathlib.Path:
   return run.workdir / 'figures' / name
 
 
-def _task(settings: Any) -> str:
+def _task(settings: Settings) -> str:
   return f'{settings.task.replace("_", " ")}, {describe(settings)}'
 
 
 def _draw_results(run: Run) -> list[pathlib.Path]:
-  drawn = figures.Run(
+  results = figures.Run(
     run.settings.model,
     records.read_metrics(run.workdir),
     records.read_evaluation(run.workdir),
   )
   return figures.draw_results(
-    [drawn], _path(run, 'results'), title=_task(run.settings)
+    [results], _path(run, 'results'), title=_task(run.settings)
   )
 
 
-def _draw_episodes(
-  run: Run, episode: Any, reconstruction: jax.Array, dreamed: jax.Array
-) -> list[pathlib.Path]:
-  """Held-out episodes, reconstructed, and dreams after their prefixes."""
+def _draw_episodes(run: Run, dream: Dream) -> list[pathlib.Path]:
+  """Draws held-out episodes, reconstructed, and generated after a prefix."""
+  episode, reconstruction, frames_after = dream
   rows = []
   for index in range(episode.frames.shape[1]):
     truth = np.asarray(episode.frames[:, index])
     generated = np.full_like(truth, np.nan)
-    generated[run.task.prefix :] = dreamed[:, index]
+    generated[run.task.prefix :] = frames_after[:, index]
     marks = np.asarray(episode.predictable[:, index])
     rows += [
       figures.Row(f'episode {index + 1}', truth, marks),
@@ -110,27 +125,28 @@ def _draw_overlay(
   run: Run,
   problem: Problem,
   key: jax.Array,
-  late: tuple[Any, ...],
-  early: tuple[Any, ...],
+  late: Dream,
+  early: Dream,
 ) -> list[pathlib.Path]:
-  """The first of the episodes as a map: as it is, and as it was dreamed.
+  """Draws the first episode as a map: the truth, and as it is generated.
 
   Args:
     run: the run, of navigation.
     problem: that makes the episodes.
     key: of the drawing, as `dream` takes it.
-    late: what `dream` returns for the task's prefix.
-    early: and for a prefix of one frame.
+    late: of the task's prefix.
+    early: of a prefix of one frame.
   """
-  episode, _, after_one = early
+  episode = early.episode
   truth = np.asarray(episode.frames[:, 0])
   rows = [('truth', truth)]
   prefix = run.task.prefix
-  for name, seen, dreamed in (
-    (f'generated after frame {prefix}', prefix, late[2]),
-    ('generated after frame 1', 1, after_one),
+  for name, seen, dream in (
+    (f'generated after frame {prefix}', prefix, late),
+    ('generated after frame 1', 1, early),
   ):
-    rows.append((name, np.concatenate([truth[:seen], dreamed[:, 0]])))
+    frames_after = dream.generated[:, 0]
+    rows.append((name, np.concatenate([truth[:seen], frames_after])))
   condition = np.asarray(episode.condition[:, 0])
   settings, batch_key = run.settings, _batch_key(key)
   start = run.task.start(problem.episode_keys(batch_key)[0])
@@ -145,30 +161,30 @@ def _draw_overlay(
 
 
 def _dream(
-  run: Run, problem: Problem, prefix: int, drawn: tuple[Any, ...]
-) -> tuple[Any, jax.Array, jax.Array]:
-  """What `dream` returns, of the same episodes for every prefix."""
+  run: Run, problem: Problem, prefix: int, subject: tuple[Any, ...]
+) -> Dream:
+  """Compiles and calls `dream`; its episodes are the same for every prefix."""
   binarize = run.settings.binarize
-  return jax.jit(functools.partial(dream, problem, prefix, binarize))(*drawn)
+  return jax.jit(functools.partial(dream, problem, prefix, binarize))(*subject)
 
 
 def batch(
   problem: Problem, key: jax.Array, images: Any
 ) -> tuple[Any, jax.Array]:
-  """Draws what `Problem.draw` does; of given episodes each at most once."""
+  """Draws a batch as `Problem.draw` does, but no recorded episode twice."""
   episode, noise = problem.draw(key, images)
   if not isinstance(images, frames.Frames):
     return episode, noise
   key = jax.random.fold_in(key, folds.WITHOUT_REPEATS)
-  own = jax.random.split(key, 1 + problem.batch_size)
-  order = jax.random.permutation(own[0], images.frames.shape[0])
+  keys = jax.random.split(key, 1 + problem.batch_size)
+  order = jax.random.permutation(keys[0], images.frames.shape[0])
   chosen = order[: problem.batch_size]
   each = jax.tree.map(lambda leaf: jnp.asarray(leaf)[chosen, None], images)
-  return jax.vmap(problem.sample, (0, 0), 1)(own[1:], each), noise
+  return jax.vmap(problem.sample, (0, 0), 1)(keys[1:], each), noise
 
 
 def _batch_key(key: jax.Array) -> jax.Array:
-  """Returns the key of the episodes that are drawn, and of their noise."""
+  """Returns the key of the episodes, and of the noise of their latents."""
   return jax.random.split(key)[0]
 
 
@@ -179,8 +195,17 @@ def dream(
   variables: free_energy.Variables,
   key: jax.Array,
   images: Any,
-) -> tuple[Any, jax.Array, jax.Array]:
-  """Episodes, their reconstructions, and the dreams after their prefixes."""
+) -> Dream:
+  """Draws episodes, reconstructs them, and generates them after a prefix.
+
+  Args:
+    problem: of the model; its batch size is the number of episodes.
+    prefix: true frames before those that are generated.
+    binarize: whether generated frames that are encoded again are drawn.
+    variables: of the model.
+    key: of the figures of a replica.
+    images: held-out images.
+  """
   _, frame_key = jax.random.split(key)
   episode, noise = batch(problem, _batch_key(key), images)
   inference = free_energy.infer(
@@ -195,14 +220,14 @@ def dream(
     prefix,
     frame_key if binarize else None,
   )
-  return episode, inference.frames, free[prefix:]
+  return Dream(episode, inference.frames, free[prefix:])
 
 
 def _draw_memory(
-  run: Run, problem: Problem, drawn: tuple[Any, ...]
+  run: Run, problem: Problem, subject: tuple[Any, ...]
 ) -> list[pathlib.Path]:
-  """The memory over the first of the episodes."""
-  episode, cores = jax.jit(functools.partial(watch, problem))(*drawn)
+  """Draws the memory over the first of the episodes."""
+  episode, cores = jax.jit(functools.partial(watch, problem))(*subject)
   settings = run.settings
   panels = memory_panels.panels(cores)
   note = (
@@ -228,7 +253,7 @@ def watch(
   key: jax.Array,
   images: Any,
 ) -> tuple[Any, Any]:
-  """Episodes as `dream` has them, and the core's carries over the first."""
+  """Returns the episodes of `dream`, and the core's carries over the first."""
   episode, noise = batch(problem, _batch_key(key), images)
   first = (x[:, :1] for x in (episode.frames, episode.condition, noise))
   cores = free_energy.watch(problem.model, variables, *first)

@@ -1,4 +1,4 @@
-"""Whether what is asked for fits into memory, before anything is compiled."""
+"""Checks that a run fits into memory, before anything is compiled."""
 
 import math
 from typing import Any
@@ -10,7 +10,7 @@ from gtmm_jax import replicas
 from gtmm_jax.model.temporal_vae import TemporalVAE
 from gtmm_jax.runs.settings import Settings
 
-# Frames, and what a model makes of them, are numbers of four bytes.
+# Frames and their reconstructions are numbers of four bytes.
 _COPIES, _BYTES = 2, 4
 
 
@@ -21,13 +21,13 @@ def require_for_run(
   images: Any,
   layout: replicas.Layout,
 ) -> None:
-  """Checks the least that a training step of a run needs.
+  """Checks a lower bound of the memory of a training step of a run.
 
   Args:
     settings: of the run.
     length: T of its episodes.
     model: that is trained.
-    images: what is trained on.
+    images: `training` and `held_out`.
     layout: where replicas run.
 
   Raises:
@@ -51,14 +51,16 @@ def require_for_training(
   cells: int = 0,
   carry: Any = (),
 ) -> None:
-  """Checks the least that a training step needs; it may need ten times more.
+  """Checks a lower bound of the memory of a training step.
+
+  A step may need ten times more.
 
   Args:
     layout: where replicas run.
     batch_size: sequences in a batch.
     length: steps of a sequence.
-    shape: of what comes at each step, (H, W, C) of frames.
-    cells: images of a map that an episode has besides.
+    shape: of the input of a step, (H, W, C) of frames.
+    cells: images of the map of an episode, if any.
     carry: of the core, for a batch, as `jax.eval_shape` gives it.
 
   Raises:
@@ -83,12 +85,15 @@ def require_for_training(
 def require_for_drawing(
   count: int, length: int, shape: tuple[int, ...]
 ) -> None:
-  """Checks the least that it takes to draw episodes; raises `ValueError`.
+  """Checks a lower bound of the memory that drawing episodes needs.
 
   Args:
     count: episodes.
     length: frames of each.
     shape: (H, W, C).
+
+  Raises:
+    ValueError: if a device has less.
   """
   _require(
     count * length * math.prod(shape) * _BYTES,

@@ -10,7 +10,7 @@ from typing import Any
 from gtmm_jax import records
 from gtmm_jax.process import provenance
 
-# Of a start, what config.json has of the latest one beside the list, too.
+# Values of the latest start that config.json also has beside the list.
 _OF_LATEST = ('versions', 'device')
 
 
@@ -20,12 +20,11 @@ def recorded(
   config: Mapping[str, Any],
   earlier: Sequence[Mapping[str, Any]],
 ) -> Iterator[None]:
-  """Writes `config.json` with one start more, and again when it has ended.
+  """Writes `config.json` with one more start, and again when it has ended.
 
   Args:
-    workdir: of the run; nothing else may write there meanwhile.
-    config: what it holds beside the starts: `settings`, `versions`, `device`
-      and whatever else.
+    workdir: of the run, locked.
+    config: the content beside the starts, `versions` and `device` included.
     earlier: starts to keep.
   """
   start = _start(config)
@@ -38,7 +37,7 @@ def recorded(
     yield
   except BaseException:
     start['ended'] = _now()
-    # What ended the program is to be told, not that this had no room either.
+    # The error that ended the program counts, not a full disk here.
     with contextlib.suppress(OSError):
       write()
     raise
@@ -47,10 +46,9 @@ def recorded(
 
 
 def before(workdir: pathlib.Path) -> list[dict[str, Any]]:
-  """Returns the starts that `config.json` tells of, the first one first.
+  """Returns the starts in `config.json`, the first one first.
 
-  Of runs that were begun before there was such a list, those are told of whose
-  versions or devices are known.
+  Older files have no list: their starts are those whose versions are known.
   """
   config = records.read_config(workdir)
   if config is None:
@@ -73,5 +71,5 @@ def _start(config: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _now() -> str:
-  """The time by the clock of the world, to a second."""
+  """Returns the time in UTC, to a second."""
   return datetime.datetime.now(datetime.UTC).isoformat(timespec='seconds')

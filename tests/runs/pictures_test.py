@@ -255,11 +255,12 @@ def drawn(monkeypatch):
 
 
 def _dream(problem, prefix, binarize, variables, key, images):
-  """In place of `drawing.dream`: frames that tell which prefix they follow."""
+  """Stands in for `pictures.dream`; frames show which prefix they follow."""
   del binarize, variables
   keys = problem.episode_keys(jax.random.split(key)[0])
   episode = jax.vmap(problem.sample, (0, None), 1)(keys, images)
-  return episode, episode.frames / 2, episode.frames[prefix:] + prefix
+  generated = episode.frames[prefix:] + prefix
+  return pictures.Dream(episode, episode.frames / 2, generated)
 
 
 def _draw(tmp_path, monkeypatch, task, name):
