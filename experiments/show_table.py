@@ -46,6 +46,7 @@ def define_flags() -> None:
 
 def main(_: list[str]) -> None:
   """Reads the table, draws it, says where."""
+  from gtmm_jax import figures
   from studies import tables
 
   try:
@@ -53,7 +54,7 @@ def main(_: list[str]) -> None:
   except (ValueError, OSError) as error:
     command.fail(error)
   paths = command.attempt_drawing(
-    lambda: tables.draw_dots(rows, FLAGS.metric, stem),
+    lambda: figures.save(tables.dots_figure(rows, FLAGS.metric), stem),
     stem,
     'Nothing was written; make room, or name another --output.',
   )

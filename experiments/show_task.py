@@ -267,9 +267,10 @@ def draw(sheet: Sheet) -> list[pathlib.Path]:
       )
     )
   note = captions.NOTES[sheet.settings.task]
-  return figures.draw_strip(
-    rows, sheet.stem, sheet.title, note, _COLUMNS, sheet.task.prefix
+  figure = figures.strip_figure(
+    rows, sheet.title, note, _COLUMNS, sheet.task.prefix
   )
+  return figures.save(figure, sheet.stem)
 
 
 if __name__ == '__main__':

@@ -264,7 +264,9 @@ def _draw(scratch: pathlib.Path, output: pathlib.Path) -> None:
   if runs:
     stem = scratch / 'results'
     paths = command.attempt_drawing(
-      lambda: figures.draw_results(runs, stem, title='perfect recall'),
+      lambda: figures.save(
+        figures.results_figure(runs, title='perfect recall'), stem
+      ),
       stem,
       'The report is whole without it.',
     )

@@ -89,7 +89,7 @@ def draw(
   figure.legend(
     loc='outside lower center', ncols=len(cores), frameon=False, fontsize=9
   )
-  return writing.save(figure, stem, palette=True)
+  return writing.save(figure, stem)
 
 
 def finished(

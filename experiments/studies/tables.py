@@ -144,29 +144,30 @@ def draw(
   several = any(len(runs) > 1 for runs in by_task.values())
   if several and any(row['summary']['ratio'] for row in rows.values()):
     paths += command.attempt_drawing(
-      lambda: draw_dots(rows, 'ratio', stem), stem
+      lambda: figures.save(dots_figure(rows, 'ratio'), stem), stem
     )
   for task, runs in by_task.items():
     if len(runs) > 1:
-      own = stem.with_name(f'{stem.name}-{task}')
-      paths += command.attempt_drawing(
-        functools.partial(figures.draw_results, runs, own, _task(task)), own
-      )
+      of_task = stem.with_name(f'{stem.name}-{task}')
+      save = functools.partial(_save_results, runs, task, of_task)
+      paths += command.attempt_drawing(save, of_task)
   return paths
 
 
-def draw_dots(
-  rows: Mapping[str, dict[str, Any]], metric: str, stem: pathlib.Path
+def _save_results(
+  runs: Sequence[figures.Run], task: str, stem: pathlib.Path
 ) -> list[pathlib.Path]:
+  return figures.save(figures.results_figure(runs, _task(task)), stem)
+
+
+def dots_figure(
+  rows: Mapping[str, dict[str, Any]], metric: str
+) -> figures.Figure:
   """Draws a metric as dots with intervals: a panel a task, a row a label.
 
   Args:
     rows: as `write` has them.
     metric: its name in the summary.
-    stem: the files, without their endings.
-
-  Returns:
-    The paths of the two files.
   """
   panels: dict[str, dict[str, figures.Dot | None]] = {}
   for name, row in rows.items():
@@ -175,7 +176,7 @@ def draw_dots(
     panel = panels.setdefault(_task(row['settings']['task']), {})
     panel[_label(name, row)] = value and figures.Dot(*value, replicas)
   title = _TITLES.get(metric, metric.replace('_', ' '))
-  return figures.draw_dots(panels, stem, title)
+  return figures.dots_figure(panels, title)
 
 
 def _task(task: str) -> str:

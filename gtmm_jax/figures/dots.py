@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
@@ -41,22 +39,6 @@ class Dot(NamedTuple):
   mean: float
   error: float | None
   replicas: Sequence[float | None] = ()
-
-
-def draw_dots(
-  panels: Mapping[str, Mapping[str, Dot | None]],
-  stem: str | os.PathLike[str],
-  title: str,
-) -> list[Path]:
-  """Writes `dots_figure` to `<stem>.png` and `<stem>.pdf`.
-
-  Returns:
-    The two paths. Their folder is made where there is none.
-
-  Raises:
-    ValueError: as `dots_figure`.
-  """
-  return writing.save(dots_figure(panels, title), stem, palette=True)
 
 
 @appearance.fixed()

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -29,26 +27,6 @@ _ABOVE_FRAMES, _LINE, _ABOVE, _SHORT, _BELOW, _LOW = 24, 4, 42, 54, 58, 24
 # Widths beside a panel: gap before the scale, the scale, its numbers.
 _BAR_GAP, _BAR, _BESIDE = 12, 12, 90
 _MARGIN = 14
-
-
-def draw_memory(
-  frames: np.ndarray,
-  panels: Sequence[Panel],
-  stem: str | os.PathLike[str],
-  marks: np.ndarray | None = None,
-  title: str | None = None,
-  note: str | None = None,
-) -> list[Path]:
-  """Writes `memory_figure` to `<stem>.png` and `<stem>.pdf`.
-
-  Returns:
-    The two paths. Their folder is made where there is none.
-
-  Raises:
-    ValueError: as `memory_figure`.
-  """
-  figure = memory_figure(frames, panels, marks, title, note)
-  return writing.save(figure, stem, palette=False)
 
 
 @appearance.fixed()

@@ -5,9 +5,7 @@ See Gemici et al. 2017, the figure of generation in the MNIST maze, section 5.6.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
-from pathlib import Path
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -30,26 +28,6 @@ _TITLE, _NAME, _SMALL = 10, 8, 7
 # frames, and at the bottom for the legend; greatest width of all columns.
 _SPACE, _ABOVE, _BELOW, _PAGE = 14, 24, 26, 2400
 _MARGIN = 12
-
-
-def draw_overlay(
-  rows: Sequence[tuple[str, np.ndarray]],
-  positions: np.ndarray,
-  visits: np.ndarray,
-  stem: str | os.PathLike[str],
-  title: str | None = None,
-  grid: tuple[int, int] | None = None,
-) -> list[Path]:
-  """Writes `overlay_figure` to `<stem>.png` and `<stem>.pdf`.
-
-  Returns:
-    The two paths. Their folder is made where there is none.
-
-  Raises:
-    ValueError: as `overlay_figure`.
-  """
-  figure = overlay_figure(rows, positions, visits, title, grid)
-  return writing.save(figure, stem, palette=False)
 
 
 @appearance.fixed()

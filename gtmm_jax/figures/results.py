@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterable, Sequence
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -47,20 +45,6 @@ _HELD_OUT = {
   'linewidth': 1.0,
 }
 _FLOOR = {'color': '0.45', 'linestyle': (0, (6, 2)), 'linewidth': 1.0}
-
-
-def draw_results(
-  runs: Sequence[Run], stem: str | os.PathLike[str], title: str | None = None
-) -> list[Path]:
-  """Writes `results_figure` to `<stem>.png` and `<stem>.pdf`.
-
-  Returns:
-    The two paths. Their folder is made where there is none.
-
-  Raises:
-    ValueError: there are no runs, or two runs have one label.
-  """
-  return writing.save(results_figure(runs, title), stem, palette=True)
 
 
 @appearance.fixed()

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import itertools
-import os
 from collections.abc import Sequence
-from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
@@ -39,26 +37,6 @@ class Row(NamedTuple):
   frames: np.ndarray
   marks: np.ndarray | None = None
   captions: Sequence[str] | None = None
-
-
-def draw_strip(
-  rows: Sequence[Row],
-  stem: str | os.PathLike[str],
-  title: str | None = None,
-  note: str | None = None,
-  columns: int = 25,
-  turn: int | None = None,
-) -> list[Path]:
-  """Writes `strip_figure` to `<stem>.png` and `<stem>.pdf`.
-
-  Returns:
-    The two paths. Their folder is made where there is none.
-
-  Raises:
-    ValueError: as `strip_figure`.
-  """
-  figure = strip_figure(rows, title, note, columns, turn)
-  return writing.save(figure, stem, palette=False)
 
 
 @appearance.fixed()

@@ -35,17 +35,22 @@ def width_of(text: str, size: float) -> int:
 
 
 @appearance.fixed()
-def save(
-  figure: Figure, stem: str | os.PathLike[str], palette: bool
-) -> list[Path]:
-  """Writes PNG and PDF; `palette` makes do with 256 colours in the PNG."""
+def save(figure: Figure, stem: str | os.PathLike[str]) -> list[Path]:
+  """Writes a figure to `<stem>.png` and `<stem>.pdf`.
+
+  The PNG of a figure that shows no images, only lines and areas, is reduced to
+  256 colours, which makes it smaller.
+
+  Returns:
+    The two paths. Their folder is created if it does not exist.
+  """
   # Not with_suffix, which would cut a stem at its last dot.
   paths = [Path(f'{os.fspath(stem)}.{kind}') for kind in ('png', 'pdf')]
   paths[0].parent.mkdir(parents=True, exist_ok=True)
   with io.BytesIO() as buffer:
     figure.savefig(buffer, format='png', dpi=DPI)
     picture = Image.open(buffer).convert('RGB')
-  if palette:
+  if not any(axes.images for axes in figure.axes):
     picture = _with_palette(picture)
   with _replaced(paths[0]) as temporary:
     picture.save(temporary, format='png', dpi=(DPI, DPI), optimize=True)

@@ -59,16 +59,21 @@ def draw(run: Run, state: train.TrainState, wanted: Sequence[str]) -> None:
     count = min(count, len(held_out.frames))
   problem = Problem(run.problem.model, run.task.sample, count)
   prefix = run.task.prefix
-  figure: dict[str, Callable[[], list[pathlib.Path]]] = {
-    'results': lambda: _draw_results(run),
-    'episodes': lambda: _draw_episodes(run, dreams(prefix)),
-    'overlay': lambda: _draw_overlay(
+  figure_of: dict[str, Callable[[], figures.Figure]] = {
+    'results': lambda: _results_figure(run),
+    'episodes': lambda: _episodes_figure(run, dreams(prefix)),
+    'overlay': lambda: _overlay_figure(
       run, problem, subject()[1], dreams(prefix), dreams(1)
     ),
-    'memory': lambda: _draw_memory(run, problem, subject()),
+    'memory': lambda: _memory_figure(run, problem, subject()),
   }
+
+  def save(stem: pathlib.Path) -> list[pathlib.Path]:
+    return figures.save(figure_of[stem.name](), stem)
+
   for name in wanted:
-    command.attempt_drawing(figure[name], _path(run, name))
+    stem = run.workdir / 'figures' / name
+    command.attempt_drawing(functools.partial(save, stem), stem)
 
 
 def _subject(
@@ -85,26 +90,20 @@ def _subject(
   return variables, key, run.images.held_out
 
 
-def _path(run: Run, name: str) -> pathlib.Path:
-  return run.workdir / 'figures' / name
-
-
 def _task(settings: Settings) -> str:
   return f'{settings.task.replace("_", " ")}, {describe(settings)}'
 
 
-def _draw_results(run: Run) -> list[pathlib.Path]:
+def _results_figure(run: Run) -> figures.Figure:
   results = figures.Run(
     run.settings.model,
     records.read_metrics(run.workdir),
     records.read_evaluation(run.workdir),
   )
-  return figures.draw_results(
-    [results], _path(run, 'results'), title=_task(run.settings)
-  )
+  return figures.results_figure([results], title=_task(run.settings))
 
 
-def _draw_episodes(run: Run, dream: Dream) -> list[pathlib.Path]:
+def _episodes_figure(run: Run, dream: Dream) -> figures.Figure:
   """Draws held-out episodes, reconstructed, and generated after a prefix."""
   episode, reconstruction, frames_after = dream
   rows = []
@@ -118,16 +117,16 @@ def _draw_episodes(run: Run, dream: Dream) -> list[pathlib.Path]:
       figures.Row('reconstruction', np.asarray(reconstruction[:, index])),
       figures.Row('generated', generated),
     ]
-  return figures.draw_strip(rows, _path(run, 'episodes'), turn=run.task.prefix)
+  return figures.strip_figure(rows, turn=run.task.prefix)
 
 
-def _draw_overlay(
+def _overlay_figure(
   run: Run,
   problem: Problem,
   key: jax.Array,
   late: Dream,
   early: Dream,
-) -> list[pathlib.Path]:
+) -> figures.Figure:
   """Draws the first episode as a map: the truth, and as it is generated.
 
   Args:
@@ -150,11 +149,10 @@ def _draw_overlay(
   condition = np.asarray(episode.condition[:, 0])
   settings, batch_key = run.settings, _batch_key(key)
   start = run.task.start(problem.episode_keys(batch_key)[0])
-  return figures.draw_overlay(
+  return figures.overlay_figure(
     rows,
     np.asarray(start) + navigation.positions(condition),
     navigation.visits(condition),
-    _path(run, 'overlay'),
     title=f'{figures.in_print(settings.model)} on {_task(settings)}: episode 1',
     grid=(settings.rows, settings.columns),
   )
@@ -223,9 +221,9 @@ def dream(
   return Dream(episode, inference.frames, free[prefix:])
 
 
-def _draw_memory(
+def _memory_figure(
   run: Run, problem: Problem, subject: tuple[Any, ...]
-) -> list[pathlib.Path]:
+) -> figures.Figure:
   """Draws the memory over the first of the episodes."""
   episode, cores = jax.jit(functools.partial(watch, problem))(*subject)
   settings = run.settings
@@ -236,10 +234,9 @@ def _draw_memory(
   )
   if any(memory_panels.ALIKE in panel.title for panel in panels):
     note += ' Alike: weights differ by less than a tenth of the scale.'
-  return figures.draw_memory(
+  return figures.memory_figure(
     np.asarray(episode.frames[:, 0]),
     panels,
-    _path(run, 'memory'),
     marks=np.asarray(episode.predictable[:, 0]),
     title=f'Memory of the {figures.in_print(settings.model)} on '
     f'{_task(settings)}',

@@ -59,12 +59,13 @@ def numbered(monkeypatch):
 
 @pytest.fixture
 def drawn(monkeypatch):
-  """What reaches the figure in place of a picture: rows, stem, title, note."""
+  """Collects (rows, title, note, columns, turn, stem) of strips, not drawn."""
   from gtmm_jax import figures
 
   calls = []
+  monkeypatch.setattr(figures, 'strip_figure', lambda *arguments: arguments)
   monkeypatch.setattr(
-    figures, 'draw_strip', lambda *arguments: calls.append(arguments) or []
+    figures, 'save', lambda figure, stem: calls.append((*figure, stem)) or []
   )
   return calls
 
@@ -82,7 +83,7 @@ def test_captions_and_lines_are_those_of_the_episodes(task, numbered, drawn):
   sizes = _SIZES.get(task, {'pre_recall': 6, 'recall': 3})
   sheet = show_task.prepare(_request(task, **sizes))
   show_task.draw(sheet)
-  ((rows, stem, title, note, _, turn),) = drawn
+  ((rows, title, note, _, turn, stem),) = drawn
   assert turn == sheet.task.prefix
   assert stem == pathlib.Path(task)
   assert title.startswith(task.replace('_', ' ')) and 'training' in title
@@ -132,7 +133,7 @@ def test_held_out_images_are_drawn_where_they_are_asked_for(numbered, drawn):
     for call in drawn
   )
   assert training.max() < 40 and held_out.min() >= 100
-  assert 'held-out' in drawn[1][2]
+  assert 'held-out' in drawn[1][1]
 
 
 def test_more_episodes_begin_with_the_same_ones(numbered, drawn):

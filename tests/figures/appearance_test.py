@@ -38,20 +38,27 @@ _FRAMES = np.linspace(0, 1, 6 * 28 * 28).reshape(6, 28, 28, 1)
 
 def _draw_strip(stem):
   row = figures.Row('costs $1', _FRAMES, np.ones(6, bool), ['=1'] * 6)
-  return figures.draw_strip([row], stem, 'title', 'note')
+  return figures.save(figures.strip_figure([row], 'title', 'note'), stem)
 
 
 def _draw(folder):
   """Draws a picture of each kind; returns their bytes by name."""
   _draw_strip(folder / 'strip')
   panel = figures.Panel('read', _FRAMES[:, 0, :, 0], 'slot', 'weight')
-  figures.draw_memory(_FRAMES, [panel], folder / 'memory', title='title')
+  figures.save(
+    figures.memory_figure(_FRAMES, [panel], title='title'), folder / 'memory'
+  )
   walk = np.array([[0, 0], [0, 1]] * 3)
   visits = np.array([0, 0, 1, 1, 2, 2])
-  figures.draw_overlay([('truth', _FRAMES)], walk, visits, folder / 'overlay')
+  figures.save(
+    figures.overlay_figure([('truth', _FRAMES)], walk, visits),
+    folder / 'overlay',
+  )
   line = {'step': 1, 'failed_at': [None], 'kl_last': [3], 'negative_bound': [2]}
   kl = {'kl': [[1, 2]], 'failed_at': [None], 'predictable': [0, 1]}
-  figures.draw_results([figures.Run('a', [line], kl)], folder / 'results')
+  figures.save(
+    figures.results_figure([figures.Run('a', [line], kl)]), folder / 'results'
+  )
   return {path.name: path.read_bytes() for path in folder.iterdir()}
 
 

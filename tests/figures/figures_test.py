@@ -450,7 +450,7 @@ def test_labels_and_titles_are_shown_as_they_are_written(tmp_path):
   figure = figures.results_figure(runs, 'costs $1 or $2')
   shown = [label.replace(r'\$', '$') for label in _legend(figure)]
   assert shown[:4] == labels
-  figures.draw_results(runs, tmp_path / 'odd', 'costs $1 or $2')
+  figures.save(figures.results_figure(runs, 'costs $1 or $2'), tmp_path / 'odd')
   for text in (figure.legends[0].get_texts()[2], figure._suptitle):
     assert text._preprocess_math(text.get_text())[1] is False
 
@@ -478,7 +478,7 @@ def test_results_are_small_whole_files(
   assert figure.legends[0].get_window_extent().y1 < min(b.y0 for b in boxes)
   # A stem may hold dots, and its folder need not be there.
   stem = tmp_path / 'new' / 'l20.k5'
-  paths = figures.draw_results(runs, stem, title)
+  paths = figures.save(figures.results_figure(runs, title), stem)
   assert paths == [
     tmp_path / 'new' / 'l20.k5.png',
     tmp_path / 'new' / 'l20.k5.pdf',
@@ -495,7 +495,7 @@ def test_every_shade_and_line_keeps_its_colour_in_the_file(tmp_path):
     _run(f'run {i}', 3, 55, 90, i, predictable=np.linspace(0, 1, 55))
     for i in range(7)
   ]
-  path = figures.draw_results(runs, tmp_path / 'shades')[0]
+  path = figures.save(figures.results_figure(runs), tmp_path / 'shades')[0]
   frames = figures.results_figure(runs).axes[0]
   with Image.open(path) as picture:
     found = picture.convert('RGB').getcolors(picture.width * picture.height)
@@ -511,9 +511,9 @@ def test_every_shade_and_line_keeps_its_colour_in_the_file(tmp_path):
 
 def test_no_runs_or_labels_alike_are_refused(tmp_path):
   with pytest.raises(ValueError, match='no runs'):
-    figures.draw_results([], tmp_path / 'x')
+    figures.save(figures.results_figure([]), tmp_path / 'x')
   with pytest.raises(ValueError, match='different'):
-    figures.draw_results([_run('a'), _run('a')], tmp_path / 'x')
+    figures.save(figures.results_figure([_run('a'), _run('a')]), tmp_path / 'x')
   assert not list(tmp_path.iterdir())
 
 
@@ -552,7 +552,9 @@ def test_frames_are_shown_pixel_for_pixel(tmp_path, channels, side, scale):
     figures.Row('episode', _frames(15, side, channels)),
     figures.Row('reconstruction', _frames(15, side, channels, seed=1)),
   ]
-  path = figures.draw_strip(rows, tmp_path / 'strip', title='Frames')[0]
+  path = figures.save(
+    figures.strip_figure(rows, title='Frames'), tmp_path / 'strip'
+  )[0]
   figure = figures.strip_figure(rows, title='Frames')
   numbers, names = _places(figure)
   assert sorted(numbers) == list(range(1, 16))
@@ -600,7 +602,9 @@ def test_long_rows_go_on_in_further_blocks(tmp_path, length, columns, blocks):
   frames = _frames(length)
   rows = [figures.Row('a', frames), figures.Row('short', _frames(4))]
   figure = figures.strip_figure(rows, columns=columns)
-  path = figures.draw_strip(rows, tmp_path / 'strip', columns=columns)[0]
+  path = figures.save(
+    figures.strip_figure(rows, columns=columns), tmp_path / 'strip'
+  )[0]
   numbers, names = _places(figure)
   assert sorted(numbers) == list(range(1, length + 1))
   assert len({y for _, y in numbers.values()}) == blocks
@@ -622,7 +626,7 @@ def test_frames_of_nan_are_empty_places(tmp_path):
   dream[5, 0, 0] = np.nan
   captions = [f'={number}' for number in range(6)]
   rows = [figures.Row('dream', dream, np.ones(6, bool), captions)]
-  path = figures.draw_strip(rows, tmp_path / 'strip')[0]
+  path = figures.save(figures.strip_figure(rows), tmp_path / 'strip')[0]
   figure = figures.strip_figure(rows)
   shown = {text.get_text() for text in figure.axes[0].texts}
   assert shown & set(captions) == {'=4', '=5'}
@@ -642,7 +646,7 @@ def test_each_row_has_its_own_frames_underlined(tmp_path):
     figures.Row(name, black, each)
     for name, each in zip('abc', marks, strict=True)
   ]
-  path = figures.draw_strip(rows, tmp_path / 'strip')[0]
+  path = figures.save(figures.strip_figure(rows), tmp_path / 'strip')[0]
   figure = figures.strip_figure(rows)
   _, names = _places(figure)
   assert len(names) == 6
@@ -725,7 +729,7 @@ def test_wide_captions_keep_frames_apart(tmp_path, side):
   for left, right in zip(boxes, boxes[1:], strict=False):
     assert left.x1 < right.x0
   # Each frame is still below its number.
-  path = figures.draw_strip(rows, tmp_path / 'strip')[0]
+  path = figures.save(figures.strip_figure(rows), tmp_path / 'strip')[0]
   with Image.open(path) as picture:
     pixels = np.asarray(picture.convert('RGB'))
   for x, y in _places(figure)[0].values():
@@ -746,7 +750,7 @@ def test_values_beyond_the_range_are_clipped(tmp_path):
   frames = np.full((2, 28, 28, 3), 1.75)
   frames[0] = -3
   rows = [figures.Row('a', frames)]
-  path = figures.draw_strip(rows, tmp_path / 'strip')[0]
+  path = figures.save(figures.strip_figure(rows), tmp_path / 'strip')[0]
   figure = figures.strip_figure(rows)
   y = _places(figure)[1][0][1][1]
   assert (_shown(path, figure, 1, y, 56) == 0).all()
@@ -758,7 +762,7 @@ def test_ink_of_any_type_is_white_on_black(tmp_path, dtype):
   frames = np.zeros((1, 28, 28, 1), dtype)
   frames[0, 14] = 1
   rows = [figures.Row('a', frames)]
-  path = figures.draw_strip(rows, tmp_path / 'strip')[0]
+  path = figures.save(figures.strip_figure(rows), tmp_path / 'strip')[0]
   figure = figures.strip_figure(rows)
   y = _places(figure)[1][0][1][1]
   shown = _shown(path, figure, 1, y, 56)
@@ -787,7 +791,7 @@ def test_strips_cut_nothing_off(tmp_path, length, title):
   for text in figure.axes[0].texts:
     if text.get_ha() == 'right':
       assert text.get_window_extent().x1 < first
-  paths = figures.draw_strip(rows, tmp_path / 'v1.0', title)
+  paths = figures.save(figures.strip_figure(rows, title), tmp_path / 'v1.0')
   assert [path.name for path in paths] == ['v1.0.png', 'v1.0.pdf']
   assert paths[0].stat().st_size < 200_000
   assert paths[1].read_bytes().startswith(b'%PDF')
@@ -813,5 +817,5 @@ def test_strips_cut_nothing_off(tmp_path, length, title):
 def test_what_is_no_strip_is_refused(tmp_path, rows, options, message):
   rows = [figures.Row(*row) for row in rows]
   with pytest.raises(ValueError, match=message):
-    figures.draw_strip(rows, tmp_path / 'strip', **options)
+    figures.save(figures.strip_figure(rows, **options), tmp_path / 'strip')
   assert not list(tmp_path.iterdir())

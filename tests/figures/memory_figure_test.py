@@ -359,7 +359,9 @@ def test_panels_go_on_in_the_order_of_reading():
 
 def test_files_are_written_whole(tmp_path):
   stem = tmp_path / 'new' / 'l20.k5'
-  paths = figures.draw_memory(_frames(15), _all_kinds(), stem, title='Memory')
+  paths = figures.save(
+    figures.memory_figure(_frames(15), _all_kinds(), title='Memory'), stem
+  )
   assert [path.name for path in paths] == ['l20.k5.png', 'l20.k5.pdf']
   assert sorted(stem.parent.iterdir()) == sorted(paths)
   pixels, _ = _draw(_frames(15), _all_kinds(), title='Memory')
@@ -386,7 +388,9 @@ def test_what_is_no_episode_is_refused(
   tmp_path, frames, panels, options, message
 ):
   with pytest.raises(ValueError, match=message):
-    figures.draw_memory(frames, panels, tmp_path / 'memory', **options)
+    figures.save(
+      figures.memory_figure(frames, panels, **options), tmp_path / 'memory'
+    )
   assert not list(tmp_path.iterdir())
 
 

@@ -65,8 +65,8 @@ def _cells(pixels, middle, count, side):
 def _draw(folder, rows, positions, **options):
   """The picture, and where its columns and rows are."""
   visits = options.pop('visits', _visits(positions))
-  paths = figures.draw_overlay(
-    rows, positions, visits, folder / 'v1.0', **options
+  paths = figures.save(
+    figures.overlay_figure(rows, positions, visits, **options), folder / 'v1.0'
   )
   assert [path.name for path in paths] == ['v1.0.png', 'v1.0.pdf']
   assert paths[1].read_bytes().startswith(b'%PDF')
@@ -235,8 +235,9 @@ def test_the_whole_grid_is_shown(tmp_path):
     [('a', frames)], walk, _visits(walk), grid=(3, 5)
   )
   over, names = _labels(figure)
-  path = figures.draw_overlay(
-    [('a', frames)], walk, _visits(walk), tmp_path / 'a', grid=(3, 5)
+  path = figures.save(
+    figures.overlay_figure([('a', frames)], walk, _visits(walk), grid=(3, 5)),
+    tmp_path / 'a',
   )[0]
   with Image.open(path) as picture:
     pixels = np.asarray(picture.convert('RGB')) / 255
@@ -327,5 +328,7 @@ def test_what_is_no_overlay_is_refused(
   tmp_path, rows, positions, visits, message
 ):
   with pytest.raises(ValueError, match=message):
-    figures.draw_overlay(rows, positions, visits, tmp_path / 'overlay')
+    figures.save(
+      figures.overlay_figure(rows, positions, visits), tmp_path / 'overlay'
+    )
   assert not list(tmp_path.iterdir())

@@ -3,7 +3,6 @@
 import dataclasses
 import functools
 import math
-import pathlib
 import types
 
 import jax
@@ -246,11 +245,17 @@ def drawn(monkeypatch):
   calls = {}
 
   def keep(rows, *rest, **options):
-    calls[pathlib.Path(rest[-1]).name] = (rows, rest, options)
+    return rows, rest, options
 
-  monkeypatch.setattr(figures, 'draw_strip', keep)
-  monkeypatch.setattr(figures, 'draw_overlay', keep)
-  monkeypatch.setattr(pictures, '_draw_results', lambda *_: None)
+  def save(figure, stem):
+    if figure is not None:
+      calls[stem.name] = (*figure, stem)
+
+  monkeypatch.setattr(figures, 'strip_figure', keep)
+  monkeypatch.setattr(figures, 'overlay_figure', keep)
+  monkeypatch.setattr(figures, 'results_figure', lambda *_, **__: None)
+  monkeypatch.setattr(figures, 'save', save)
+  monkeypatch.setattr(records, 'read_evaluation', lambda _: None)
   return calls
 
 
@@ -305,7 +310,7 @@ def test_walks_are_drawn_with_their_own_lines_and_as_maps(
   task = Navigation(2, 2, 8)
   episode = _draw(tmp_path, monkeypatch, task, 'navigation')
   assert sorted(drawn) == ['episodes', 'overlay']
-  rows, _, _ = drawn['episodes']
+  rows, *_ = drawn['episodes']
   assert len(rows) == 9
   truth, marks = np.asarray(episode.frames), np.asarray(episode.predictable)
   # Else the test could not tell one episode's lines from another's.
@@ -319,7 +324,7 @@ def test_walks_are_drawn_with_their_own_lines_and_as_maps(
     np.testing.assert_allclose(second.frames, truth[:, index] / 2)
     assert np.isnan(third.frames[:4]).all()
     np.testing.assert_allclose(third.frames[4:], truth[4:, index] + 4)
-  rows, (positions, visits, stem), options = drawn['overlay']
+  rows, (positions, visits), options, stem = drawn['overlay']
   assert stem == tmp_path / 'figures' / 'overlay'
   assert options['title'] == 'VRNN on navigation, 2 x 2, T 8: episode 1'
   assert options['grid'] == (2, 2)

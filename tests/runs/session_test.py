@@ -251,12 +251,12 @@ def test_an_interrupted_run_goes_on_to_the_same_records(
   # before or between its figures, it is not taken for complete, and is
   # evaluated once.
   before = (workdir / 'figures' / 'results.png').read_bytes()
-  interrupted((pictures.figures, 'draw_results', 1, False))
+  interrupted((pictures.figures, 'results_figure', 1, False))
   assert records.read_evaluation(workdir) == records.read_evaluation(whole)
   assert not list((workdir / 'figures').iterdir())
   monkeypatch.setattr(held_out.Evaluation, 'at_the_end', _forbidden)
-  interrupted((pictures.figures, 'draw_strip', 1, False))
-  interrupted((pictures.figures, 'draw_memory', 1, False))
+  interrupted((pictures.figures, 'strip_figure', 1, False))
+  interrupted((pictures.figures, 'memory_figure', 1, False))
   _run(workdir)
   assert (workdir / 'figures' / 'results.png').read_bytes() != before
   assert _lines(workdir) == _lines(whole)
@@ -477,7 +477,7 @@ def test_a_picture_that_cannot_be_drawn_fails_no_run(
   monkeypatch.setattr(held_out.Evaluation, 'at_the_end', _forbidden)
   monkeypatch.setattr(train, 'train_step', _forbidden)
   with monkeypatch.context() as patch:
-    patch.setattr(pictures.figures, 'draw_memory', full)
+    patch.setattr(pictures.figures, 'memory_figure', full)
     _run(workdir)
   assert capsys.readouterr().err == (
     f'The picture {memory.with_suffix("")} could not be drawn: No space left '
