@@ -19,7 +19,9 @@ _DOCUMENTED = [
   'gtmm_jax/checkpoints',
   'gtmm_jax/figures',
   'gtmm_jax/records',
+  'gtmm_jax/tasks',
   'gtmm_jax/tasks/rooms',
+  'gtmm_jax/tasks/sources',
   'launch',
 ]
 _WORDS = 20

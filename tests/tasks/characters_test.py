@@ -383,7 +383,7 @@ def test_file_that_may_not_be_read(tmp_path, inks, monkeypatch):
 def test_unexpected_name(tmp_path, inks, name):
   contents = paths_of(inks, 'images_background') | {name: b'x'}
   data = write_zip(tmp_path / FILES[0], contents)
-  with pytest.raises(DataError, match='where all should be named') as caught:
+  with pytest.raises(DataError, match='all names should be') as caught:
     load_characters(data)
   assert repr(name) in str(caught.value)
   assert 'images_background/ALPHABET/character01' in str(caught.value)

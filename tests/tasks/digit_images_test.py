@@ -280,7 +280,7 @@ def test_digits_that_show_nothing_are_refused(
     return load_digits('tfds' if data == 'tfds' else f'files:{tmp_path}')
 
   for change, words in (
-    (lambda x: x // 255, 'no other values than 0 and 1'),
+    (lambda x: x // 255, 'no values but 0 and 1'),
     (lambda x: x * 0, 'are 0 in every pixel'),
   ):
     with pytest.raises(DataError, match=f'{named} digits .*{words}'):

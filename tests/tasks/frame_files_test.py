@@ -302,14 +302,14 @@ def test_messages_lead_from_the_array_of_moving_mnist_to_a_right_file(
   # The other way is doubted.
   np.savez(file, frames=right.swapaxes(0, 1))
   (doubt,) = _read(file).doubts
-  assert 'for 3 episodes of 20 frames' in doubt
+  assert 'as 3 episodes of 20 frames' in doubt
   assert 'frames.swapaxes(0, 1)' in doubt
 
 
 @pytest.mark.parametrize(
   ('change', 'words'),
   [
-    (lambda x: x // 255, 'no other values than 0 and 1'),
+    (lambda x: x // 255, 'no values but 0 and 1'),
     (lambda x: x * 0, 'are 0 in every pixel'),
     (lambda x: x * 0 + 128, 'are 128 in every pixel'),
   ],
@@ -324,7 +324,10 @@ def test_frames_that_show_nothing_are_refused(file, save, change, words):
   ('arrays', 'words'),
   [
     ({'frames': _FRAMES // 16}, 'from 0 to 15, .* multiply them by 17'),
-    ({'condition': 1e3 * _CONDITION}, 'condition has numbers of up to'),
+    (
+      {'condition': 1e3 * _CONDITION},
+      'condition has numbers of magnitudes up to',
+    ),
     ({'predictable': 0 * _MARKS}, 'predictable marks no frame'),
     ({'predictable': 0 * _MARKS + 1}, 'predictable marks every frame'),
   ],
@@ -337,7 +340,7 @@ def test_what_is_likely_to_be_wrong_is_doubted(file, arrays, words):
 
 def test_a_condition_beyond_all_measure_is_refused(file):
   np.savez(file, frames=_FRAMES, condition=1.7e9 + _CONDITION)
-  _refused(file, 'condition has numbers of up to 1.7e+09')
+  _refused(file, 'condition has numbers of magnitudes up to 1.7e+09')
 
 
 @_SAVES
@@ -376,7 +379,7 @@ def test_a_header_that_says_another_size_is_told(file, change):
   with zipfile.ZipFile(file, 'w') as archive:
     content = _npy_header(shape) + _FRAMES.tobytes()
     archive.writestr('frames.npy', content)
-  _refused(file, 'frames', 'bytes in place of')
+  _refused(file, 'frames', 'bytes instead of')
 
 
 def test_objects_are_refused_and_nothing_is_unpickled(file):
@@ -416,7 +419,7 @@ def test_what_is_no_array_is_told(file):
   np.savez(file, frames=_FRAMES)
   with zipfile.ZipFile(file, 'a') as archive:
     archive.writestr('README', 'text')
-  _refused(file, "'README'", 'no array')
+  _refused(file, "'README'", 'not an array')
 
 
 _SOME = np.zeros((3, 4, 8, 8, 1), np.uint8)

@@ -73,7 +73,7 @@ def test_programs_make_sense(programs):
   strokes = np.arange(alphabets.STROKES)
   assert (programs.parent >= 0).all()
   assert (programs.parent < np.maximum(strokes, 1)).all()
-  for field in (programs.place, programs.own):
+  for field in (programs.place, programs.anchor):
     assert (field >= 0).all() and (field <= 1).all()
   assert (programs.length > 0).all()
   assert np.unique(programs.count).tolist() == [1, 2, 3, 4]

@@ -1,1 +1,1 @@
-"""Where images and episodes come from."""
+"""Sources of images and episodes."""

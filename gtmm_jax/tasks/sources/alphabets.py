@@ -1,13 +1,13 @@
-"""Invented alphabets: what the strokes of their characters are.
+"""Invented alphabets, described by the strokes of their characters.
 
-  alphabet    a style: which kinds of strokes, which directions, how curved, how
-              many, how they meet, whether they are repeated or mirrored
-  character   a program in that style: one to four strokes, of which each starts
-              at, crosses, or lies beside an earlier one
+  alphabet    a style: the kinds of strokes, their directions, their curvature,
+              their number, how they meet, whether they are repeated or mirrored
+  character   a program in that style: one to four strokes, each of which starts
+              at, crosses or is beside an earlier one
 
-Everything follows from the numbers of alphabet and character, by
-`random.Random(text).random()`, whose sequences Python keeps from version to
-version. A heading is an angle in radians: 0 to the right, pi/2 downwards.
+Everything is a function of the numbers of alphabet and character, by
+`random.Random(text).random()`, whose sequences are the same in all versions of
+Python. A heading is an angle in radians: 0 is to the right, pi/2 downwards.
 """
 
 import bisect
@@ -21,11 +21,11 @@ import numpy as np
 
 ALPHABETS = 50
 CHARACTERS = 30
-# S, strokes that a character has at most.
+# S, the greatest number of strokes of a character.
 STROKES = 4
-# P, segments of a stroke.
+# P, the number of segments of a stroke.
 SEGMENTS = 9
-# Raise it with every change of what is drawn: checksums are made of it.
+# Increase it whenever characters change: checksums are computed from it.
 VERSION = 1
 
 _MIDDLES = (np.arange(SEGMENTS) + 0.5) / SEGMENTS
@@ -35,11 +35,11 @@ class Kind(NamedTuple):
   """A kind of stroke.
 
   Attributes:
-    profile: [P], how the heading of each segment departs from the stroke's, as
-      a part of its turn.
-    turn: the least and the most that it turns, in degrees.
-    length: where a line has 1.
-    weight: how usual it is.
+    profile: [P], the heading of each segment relative to the stroke's, as a
+      fraction of its turn.
+    turn: least and greatest angle that the stroke turns, in degrees.
+    length: relative to a line.
+    weight: proportional to the kind's frequency.
   """
 
   profile: np.ndarray
@@ -66,16 +66,17 @@ class Program(NamedTuple):
   """The strokes of a character, or of many with leading axes.
 
   Attributes:
-    heading: float32 [S], of a stroke's favoured direction.
-    turns: float32 [S, P], what its segments add to it.
-    length: float32 [S], where the first stroke has about 1.
+    heading: float32 [S], direction of the stroke.
+    turns: float32 [S, P], headings of its segments relative to it.
+    length: float32 [S], about 1 for the first stroke.
     parent: int32 [S], the earlier stroke that it meets; 0 for the first.
-    place: float32 [S], where on the parent: 0 at its start, 1 at its end.
-    own: float32 [S], which part of itself is put there, from 0 to 1.
-    gap: float32 [S], how far aside from there it is put.
-    count: int32, how many of the strokes the character has; the others hold
-      numbers without meaning.
-    size: float32, 0.68 to 1.2, where 1 is usual.
+    place: float32 [S], point on the parent where they meet, from 0 at its start
+      to 1 at its end.
+    anchor: float32 [S], point of the stroke that is put there, from 0 to 1.
+    gap: float32 [S], distance to the side from there.
+    count: int32, number of strokes that the character has; the values of the
+      others have no meaning.
+    size: float32, 0.68 to 1.2, usually about 1.
   """
 
   heading: np.ndarray
@@ -83,28 +84,28 @@ class Program(NamedTuple):
   length: np.ndarray
   parent: np.ndarray
   place: np.ndarray
-  own: np.ndarray
+  anchor: np.ndarray
   gap: np.ndarray
   count: np.ndarray
   size: np.ndarray
 
 
 class _Style(NamedTuple):
-  """What the characters of an alphabet have in common.
+  """The style that the characters of an alphabet share.
 
   Attributes:
     weights: of the kinds of strokes.
-    slant: heading of the first of four favoured directions.
-    step: angle from one favoured direction to the next.
-    spread: how far headings are from favoured ones at most.
-    bend: 0 for strokes that turn little, 1 for much.
+    slant: heading of the first of four preferred directions.
+    step: angle from one preferred direction to the next.
+    spread: greatest difference between a heading and a preferred direction.
+    bend: 0 for strokes that turn little, 1 for strokes that turn much.
     clockwise: probability that a stroke turns clockwise.
-    count: number of strokes that is most frequent, not a whole number.
+    count: most frequent number of strokes, not an integer.
     later: length of strokes after the first.
     joins: weights of four ways to meet an earlier stroke: at its end, in its
       middle, across it, beside it.
-    echo: probability that a stroke repeats or mirrors the one before.
-    habit: kind and direction of a stroke with which most characters start.
+    echo: probability that a stroke repeats or mirrors the one before it.
+    habit: kind and direction of the first stroke of most characters.
   """
 
   weights: list[float]
@@ -121,22 +122,22 @@ class _Style(NamedTuple):
 
 
 class _Stroke(NamedTuple):
-  """One stroke of a `Program`, and which favoured direction it has."""
+  """One stroke of a `Program`, with the index of its preferred direction."""
 
   heading: float
   turns: np.ndarray
   length: float
   parent: int
   place: float
-  own: float
+  anchor: float
   gap: float
   direction: int
 
 
 def programs() -> Program:
-  """The programs of all characters, with a leading axis of 50 * 30.
+  """Draws the programs of all characters, with a leading axis of 50 * 30.
 
-  Character c of alphabet a is at a * 30 + c.
+  Character c of alphabet a has index a * 30 + c.
   """
   every = []
   for alphabet in range(ALPHABETS):
@@ -157,17 +158,17 @@ def programs() -> Program:
 
 
 def _evenly(draw: Callable[[], float]) -> list[float]:
-  """A number in (0, 1) for each character of an alphabet, in random order.
+  """Draws a number in (0, 1) for each character of an alphabet.
 
-  They are spread evenly, so that what is rare is as rare as it should be, and
-  no two characters share a number.
+  These are equally spaced numbers in random order: each character has its own,
+  and choices are as frequent as their probabilities.
   """
   numbers = [(rank + 0.5) / CHARACTERS for rank in range(CHARACTERS)]
   return sorted(numbers, key=lambda _: draw())
 
 
 def _choose(u: float, weights: Sequence[float]) -> int:
-  """The index that a number in [0, 1) picks by weights."""
+  """Returns the index that a number `u` in [0, 1) selects by weights."""
   borders = list(itertools.accumulate(weights))
   return bisect.bisect(borders[:-1], u * borders[-1])
 
@@ -191,7 +192,7 @@ def _style(draw: Callable[[], float]) -> _Style:
 
 
 def _program(style: _Style, choices: list[list[float]]) -> tuple:
-  """The fields of a `Program` for one character."""
+  """Draws the fields of a `Program` for one character."""
   strokes: list[_Stroke] = []
   for u in choices:
     strokes.append(_stroke(style, u, strokes))
@@ -199,7 +200,7 @@ def _program(style: _Style, choices: list[list[float]]) -> tuple:
   weights = [math.exp(-0.5 * ((n - style.count) / 0.75) ** 2) for n in number]
   count = number[_choose(choices[0][5], weights)]
   if not strokes[0].turns.any():
-    # A straight line alone is no character.
+    # A single straight line is not a character.
     count = max(count, 2)
   size = (0.8 + 0.4 * choices[0][6]) * (0.85 if count == 1 else 1.0)
   fields = [np.array(field) for field in zip(*strokes, strict=True)]
@@ -207,14 +208,14 @@ def _program(style: _Style, choices: list[list[float]]) -> tuple:
 
 
 def _stroke(style: _Style, u: list[float], earlier: list[_Stroke]) -> _Stroke:
-  """The next stroke of a character, as eleven numbers in (0, 1) have it."""
+  """Draws the next stroke of a character from eleven numbers in (0, 1)."""
   if len(earlier) > 1 and u[10] < style.echo:
     return _echo(earlier[-1], u[9] < 0.5)
   kind, direction, parent = _choose(u[0], style.weights), int(4 * u[1]), 0
   length = 1.0
   if earlier:
-    # More than half of them meet the first stroke. Most turn off to one side,
-    # a line always, so that it does not hide in another one.
+    # More than half of them meet the first stroke. Most have another direction
+    # than their parent; a line always, so that it does not cover another line.
     parent = int(max(2 * u[7] - 1, 0) * len(earlier))
     off = (1, 3, 1, 3, 1, 3, 0, 2)[int(8 * u[1])]
     if not KINDS[kind].profile.any():
@@ -229,7 +230,7 @@ def _stroke(style: _Style, u: list[float], earlier: list[_Stroke]) -> _Stroke:
   length *= KINDS[kind].length
   start = 0.0 if u[9] < 0.8 else 1.0
   inside = (0.25, 0.5, 0.75)[int(3 * u[8])]
-  place, own, gap = (
+  place, anchor, gap = (
     (float(u[8] > 0.5), start, 0.0),
     (inside, start, 0.0),
     (inside, 0.5, 0.0),
@@ -245,14 +246,14 @@ def _stroke(style: _Style, u: list[float], earlier: list[_Stroke]) -> _Stroke:
     length=length,
     parent=parent,
     place=place,
-    own=own,
+    anchor=anchor,
     gap=gap,
     direction=direction,
   )
 
 
 def _echo(stroke: _Stroke, mirror: bool) -> _Stroke:
-  """A stroke again: mirrored left to right, or elsewhere on its parent."""
+  """Repeats a stroke, mirrored left to right or elsewhere on its parent."""
   if mirror:
     return stroke._replace(
       heading=math.pi - stroke.heading, turns=-stroke.turns

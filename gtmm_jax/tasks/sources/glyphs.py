@@ -1,13 +1,13 @@
-"""Drawn characters of invented alphabets, made on the device from a key.
+"""Characters of invented alphabets, drawn on the device from a key.
 
-50 alphabets of 30 characters, each written by 20 drawers, stand in for Omniglot
-where its files are not at hand. What is kept is a character's program, a few
-hundred numbers, see `alphabets.py`; images are not: each is a function of
-(alphabet, character, drawer), computed where it is used, inside `jax.jit`.
+50 alphabets of 30 characters, each written by 20 drawers, replace Omniglot if
+its files are not available. Only the programs of characters are stored, a few
+hundred numbers each, see `alphabets.py`. An image is a function of (alphabet,
+character, drawer), computed inside `jax.jit` when it is used.
 
-A drawer is an unsteady hand. Strokes come out too long, too round or off their
-mark; then the whole has its rotation, slant, proportions, size and place, and
-the pen its width. Positions have x to the right and y downwards, in pixels.
+Drawers differ by noise. It changes the length, curvature and place of each
+stroke, then the rotation, slant, proportions, size and place of the whole, and
+the width of the pen. Positions are in pixels, x to the right and y downwards.
 """
 
 from typing import NamedTuple
@@ -27,32 +27,33 @@ from gtmm_jax.tasks.sources.alphabets import (
 Array = jax.Array
 
 DRAWERS = 20
-# Of each alphabet, drawn or not; of the drawn ones the last.
+# Held-out characters of each alphabet, Omniglot's or drawn; of drawn alphabets
+# the last ones.
 HELD_OUT = 3
 SIDE = 28
 
-# Odd, and large in every byte.
+# Odd factors of a hash function, with large values in every byte.
 _FACTORS = 0x9E3779B1, 0x85EBCA77, 0xC2B2AE3D
-# Of paths from the border, in pixels. The ink of the widest pen ends 1.21 from
-# its path: nothing is cut off, and the outermost pixels stay blank.
+# Distance of paths from the border, in pixels. The ink of the widest pen ends
+# 1.21 from its path: nothing is cut off, and the outermost pixels stay blank.
 _MARGIN = 1.75
 _CENTRES = np.arange(SIDE, dtype=np.float32) + 0.5
-# Numbers of noise of a stroke, and of the whole.
+# Number of noise values for each stroke, and for the whole.
 _UNSTEADY = 8
 
 _MIDDLES = (np.arange(SEGMENTS) + 0.5) / SEGMENTS
-# How a hand swerves, slowly, [2, 1, P].
+# Slow deviations of a hand along a stroke, [2, 1, P].
 _SWERVES = np.stack(
   [np.sin(2 * np.pi * _MIDDLES), np.cos(3 * np.pi * _MIDDLES)]
 ).astype(np.float32)[:, None]
 
 
 class Glyphs(NamedTuple):
-  """Characters that can be drawn; a pytree, to be handed to compiled programs.
+  """Characters that can be drawn; a pytree, so that compiled programs take it.
 
   Attributes:
-    labels: int32 [N], running numbers of characters, alphabet * 30 + character.
-    programs: their programs, every field with a leading axis of N.
+    labels: int32 [N], numbers of characters, alphabet * 30 + character.
+    programs: of the characters, every field with a leading axis of N.
   """
 
   labels: Array
@@ -60,7 +61,7 @@ class Glyphs(NamedTuple):
 
   @property
   def shape(self) -> tuple[int, int, int]:
-    """Of a frame, [H, W, C]."""
+    """Shape of a frame, [H, W, C]."""
     return SIDE, SIDE, 1
 
   def draw(self, key: Array, count: int) -> tuple[Array, Array]:
@@ -68,13 +69,13 @@ class Glyphs(NamedTuple):
 
     Args:
       key: random key.
-      count: how many.
+      count: number of characters.
 
     Returns:
       Frames float32 [count, 28, 28, 1], 0 for paper and 1 for ink, and labels
       int32 [count].
     """
-    # The remainder favours no image by more than one part in 100,000.
+    # Taking the remainder changes probabilities by at most 1 in 100,000.
     bits = jax.random.bits(key, (count,), 'uint32')
     pick = (bits % (self.labels.shape[0] * DRAWERS)).astype(jnp.int32)
     index, drawer = pick // DRAWERS, pick % DRAWERS
@@ -85,7 +86,7 @@ class Glyphs(NamedTuple):
 
 
 def split() -> tuple[Glyphs, Glyphs]:
-  """The characters of training, and the last three of each alphabet."""
+  """Returns the training characters, and the last three of each alphabet."""
   labels = np.arange(ALPHABETS * CHARACTERS, dtype=np.int32)
   held_out = labels % CHARACTERS >= CHARACTERS - HELD_OUT
   programs = alphabets.programs()
@@ -99,22 +100,22 @@ def split() -> tuple[Glyphs, Glyphs]:
 def write(
   program: alphabets.Program, label: Array, drawer: Array
 ) -> tuple[Array, Array]:
-  """Performs the strokes of one character.
+  """Computes the paths of the strokes of one character.
 
   Args:
     program: of the character.
-    label: its running number, int32.
-    drawer: int32, 0 to 19; that of one character is not that of another.
+    label: number of the character, int32.
+    drawer: int32, 0 to 19; each character has its own drawers.
 
   Returns:
     Paths [S, P + 1, 2], x and y in pixels, at least 1.75 from the border, and
-    the width of the pen in pixels. Strokes that the character lacks are single
-    points on its first.
+    the width of the pen in pixels. Strokes that the character does not have are
+    single points on the first stroke.
   """
   noise = _noise(label * DRAWERS + drawer)
   hand, noise = noise[0], noise[1:]
   steps = _steps(program, noise)
-  # Points of each stroke, [S, P + 1, 2], from its start.
+  # Points of each stroke relative to its start, [S, P + 1, 2].
   reach = np.tri(SEGMENTS + 1, SEGMENTS, -1, dtype=np.float32)
   paths = jnp.sum(reach[None, :, :, None] * steps[:, None], 2)
   starts = jnp.stack(_starts(program, steps, noise))
@@ -124,10 +125,10 @@ def write(
 
 
 def render(paths: Array, width: Array) -> Array:
-  """The ink of a round pen, its edges softened over one pixel.
+  """Renders the ink of a round pen, with edges softened over one pixel.
 
-  A pixel whose centre is at distance d from the nearest segment is inked to
-  (width + 1) / 2 - d, cut to 0 to 1.
+  A pixel whose centre is at distance d from the nearest segment has the ink
+  (width + 1) / 2 - d, clipped to [0, 1].
 
   Args:
     paths: [S, P + 1, 2], x and y in pixels.
@@ -140,9 +141,9 @@ def render(paths: Array, width: Array) -> Array:
   spans = (paths[:, 1:] - paths[:, :-1]).reshape(-1, 2)
   # A segment without length is a point.
   scales = 1 / (jnp.sum(spans * spans, -1) + 1e-6)
-  # One axis of pixels, and one minimum after another in place of one over an
-  # axis of segments: a CPU makes a single pass of it, 25 times faster. `where`
-  # in place of `minimum`, which looks for NaN as well: a quarter faster.
+  # With one axis of pixels and a chain of minima, instead of one minimum over
+  # an axis of segments, a CPU needs a single pass: 25 times faster. `where` is
+  # a quarter faster than `minimum`, which also checks for NaN.
   columns, rows = np.tile(_CENTRES, SIDE), np.repeat(_CENTRES, SIDE)
   nearest = jnp.full((SIDE * SIDE,), jnp.inf, jnp.float32)
   for begin, span, scale in zip(begins, spans, scales, strict=True):
@@ -157,11 +158,11 @@ def render(paths: Array, width: Array) -> Array:
 
 
 def _noise(number: Array) -> Array:
-  """Triangular noise from -2 to 2, settled by an image's number, [1 + S, 8].
+  """Computes triangular noise in [-2, 2], [1 + S, 8], from an image's number.
 
-  A mixing of bits, one to one on 32 of them, in place of a random key: half a
-  second less to compile, in each program that draws, and the same whatever the
-  implementation of keys.
+  Uses a hash function, one-to-one on 32 bits, instead of a random key: each
+  program that draws compiles half a second faster, and images do not depend on
+  jax's random generator.
   """
   shape = (1 + STROKES, _UNSTEADY)
   size = shape[0] * shape[1]
@@ -174,8 +175,8 @@ def _noise(number: Array) -> Array:
 
 
 def _steps(program: alphabets.Program, noise: Array) -> Array:
-  """What each segment adds to the position, [S, P, 2]."""
-  # Of strokes, and of their segments.
+  """Computes the displacement along each segment, [S, P, 2]."""
+  # Axes: stroke, kind of noise, segment.
   noise = noise[:, :, None]
   swerve = 0.12 * (noise[:, 0] * _SWERVES[0] + noise[:, 1] * _SWERVES[1])
   turns = program.turns * (1 + 0.12 * noise[:, 2])
@@ -187,7 +188,7 @@ def _steps(program: alphabets.Program, noise: Array) -> Array:
 def _starts(
   program: alphabets.Program, steps: Array, noise: Array
 ) -> list[Array]:
-  """Where each stroke starts, S times [2]; the first at the origin."""
+  """Computes the start of each stroke, S times [2]; the first is the origin."""
   strokes = jnp.arange(STROKES, dtype=jnp.int32)
   parents = program.parent[:, None] == strokes[None, :]
   parents = parents.astype(jnp.float32)
@@ -195,20 +196,23 @@ def _starts(
   on_parent = jnp.sum(parents[..., None] * on_parent, 1)
   aside = jnp.stack([jnp.sin(program.heading), -jnp.cos(program.heading)], -1)
   aside = program.gap[:, None] * aside + 0.03 * noise[:, 6:8]
-  moved = on_parent + aside - _along(steps, program.own)
+  offset = on_parent + aside - _along(steps, program.anchor)
   starts = [jnp.zeros(2, jnp.float32)]
   for index in range(1, STROKES):
     parent = sum(parents[index, i] * start for i, start in enumerate(starts))
-    starts.append(parent + moved[index])
+    starts.append(parent + offset[index])
   return starts
 
 
 def _along(steps: Array, part: Array) -> Array:
-  """From a stroke's start to a part of its way, cut to 0 to 1, [..., S, 2].
+  """Computes the displacement from strokes' starts to points on them.
 
   Args:
-    steps: [S, P, 2].
-    part: [..., S].
+    steps: displacements along segments, [S, P, 2].
+    part: fraction of each stroke's length, [..., S], clipped to [0, 1].
+
+  Returns:
+    [..., S, 2].
   """
   way = jnp.clip(part, 0.0, 1.0)[..., None] * SEGMENTS
   more = (1,) * (part.ndim - 1)
@@ -218,7 +222,7 @@ def _along(steps: Array, part: Array) -> Array:
 
 
 def _lay_out(paths: Array, hand: Array, size: Array) -> Array:
-  """Puts the strokes of a character on the image, [S, P + 1, 2] in pixels."""
+  """Places the strokes of a character on the image, [S, P + 1, 2] in pixels."""
   turn, slant = 0.08 * hand[0], 0.14 * hand[1]
   stretch = jnp.exp(0.12 * hand[2])
   sine, cosine = jnp.sin(turn), jnp.cos(turn)
@@ -232,7 +236,7 @@ def _lay_out(paths: Array, hand: Array, size: Array) -> Array:
   )
   low, high = jnp.min(paths, (0, 1)), jnp.max(paths, (0, 1))
   box = jnp.maximum(high - low, 0.05)
-  # Long and thin ones are made a little squarer, as in most scripts.
+  # Long, thin characters become a little more square, as in most scripts.
   squarer = jnp.clip((jnp.max(box) / box) ** 0.4, 1.0, 1.6)
   extent = jnp.clip(18.5 * size * jnp.exp(0.12 * hand[3]), 9.0, 23.0)
   scale = squarer * extent / jnp.max(box * squarer)

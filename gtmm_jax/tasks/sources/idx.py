@@ -1,4 +1,4 @@
-"""Digits from the four idx files in which MNIST was published."""
+"""Reading digits from the four idx files in which MNIST was published."""
 
 import gzip
 import hashlib
@@ -10,8 +10,8 @@ import numpy as np
 
 from gtmm_jax.tasks.sources.dataset import DataError, Images
 
-# Of the content once unpacked, so that a file compressed anew, or not at all,
-# is still known.
+# Checksums of the uncompressed content, so that files that are compressed again
+# or not at all are recognised.
 _PUBLISHED_SHA256 = {
   'train-images-idx3-ubyte': (
     'ba891046e6505d7aadcbbe25680a0738ad16aec93bde7f9b65e87a2fc25776db'
@@ -28,7 +28,7 @@ _PUBLISHED_SHA256 = {
 }
 _PUBLISHED_COUNTS = (60_000, 10_000)
 
-# The first four bytes of an idx file: bytes without sign, 3 axes or 1.
+# The first four bytes of an idx file of unsigned bytes with 3 axes or 1 axis.
 _MAGIC_NUMBERS = {'images': 2051, 'labels': 2049}
 
 
@@ -41,26 +41,26 @@ class _Content(NamedTuple):
 
 
 def read(folder: pathlib.Path) -> tuple[Images, Images, str]:
-  """Reads the four idx files of a folder, packed with gzip or not.
+  """Reads the four idx files in a folder, compressed by gzip or not.
 
   Args:
-    folder: holds the files under their published names, also spelled with a
-      dot before idx, also ending in .gz.
+    folder: has the files under their published names, or with a dot before idx,
+      and with .gz at the end or without.
 
   Returns:
     The digits of the train and of the t10k files, pixels uint8 [N, 28, 28, 1]
-    and labels int32 [N], and what they are and where from, for people.
+    and labels int32 [N], and their origin in words.
 
   Raises:
-    DataError: if the folder or a file is missing, or is not what it should be.
+    DataError: the folder or a file is missing, wrong or damaged.
   """
   if not folder.is_dir():
     state = 'is not a folder' if folder.exists() else 'does not exist'
     raise DataError(
-      f'--data=files:FOLDER: {folder} {state}; name the folder that holds '
+      f'--data=files:FOLDER: {folder} {state}; name the folder that has '
       f'{", ".join(_PUBLISHED_SHA256)} (with or without .gz).'
     )
-  # All four are looked for before any is read.
+  # Looks for all four before it reads any.
   files = {name: _find_idx(folder, name) for name in _PUBLISHED_SHA256}
   contents = {name: _read_idx(file, name) for name, file in files.items()}
   training = _pair(contents, 'train')
@@ -79,7 +79,7 @@ def read(folder: pathlib.Path) -> tuple[Images, Images, str]:
 
 
 def _find_idx(folder: pathlib.Path, name: str) -> pathlib.Path:
-  """The file of that name, also spelled with a dot, also packed."""
+  """Finds the file of a name, or with a dot in it, compressed or not."""
   dotted = name.replace('-idx', '.idx')
   spellings = (name, dotted, f'{name}.gz', f'{dotted}.gz')
   for spelling in spellings:
@@ -98,7 +98,7 @@ def _read_idx(file: pathlib.Path, name: str) -> _Content:
   header_size = 16 if kind == 'images' else 8
   if len(content) < header_size:
     raise DataError(
-      f'{file} is empty or cut short: it has {len(content)} bytes where its '
+      f'{file} is empty or cut short: it has {len(content)} bytes, and its '
       f'header alone takes {header_size}; fetch it again.'
     )
   magic, count, *sides = np.frombuffer(
@@ -106,8 +106,8 @@ def _read_idx(file: pathlib.Path, name: str) -> _Content:
   ).tolist()
   if magic != _MAGIC_NUMBERS[kind]:
     raise DataError(
-      f'{file} starts with the magic number {magic}, where an idx file of '
-      f'{kind} starts with {_MAGIC_NUMBERS[kind]}; check that it is {name}.'
+      f'{file} starts with the magic number {magic}, but an idx file of {kind} '
+      f'starts with {_MAGIC_NUMBERS[kind]}; check that it is {name}.'
     )
   if sides not in ([], [28, 28]):
     raise DataError(
@@ -131,7 +131,7 @@ def _read_idx(file: pathlib.Path, name: str) -> _Content:
 
 
 def _unpack(file: pathlib.Path) -> bytes:
-  """The bytes of a file, unpacked where they, not its name, say gzip."""
+  """Reads a file, decompressed if its first bytes, not its name, are gzip's."""
   try:
     content = file.read_bytes()
     # An idx file starts with two zero bytes, so this cannot be one.
@@ -145,7 +145,7 @@ def _unpack(file: pathlib.Path) -> bytes:
 
 
 def _pair(contents: dict[str, _Content], part: str) -> Images:
-  """Images with their labels."""
+  """Joins images with their labels."""
   images = contents[f'{part}-images-idx3-ubyte']
   labels = contents[f'{part}-labels-idx1-ubyte']
   pixels = images.array.reshape(-1, 28, 28, 1)
@@ -154,5 +154,5 @@ def _pair(contents: dict[str, _Content], part: str) -> Images:
       f'{images.file} holds {len(pixels)} images but {labels.file.name} '
       f'{len(labels.array)} labels; there must be one label for each image.'
     )
-  # Copied, since what lies over a file's bytes is neither writable nor aligned.
+  # Copied, because a view of a file's bytes is neither writable nor aligned.
   return Images(pixels.copy(), labels.array.astype(np.int32))

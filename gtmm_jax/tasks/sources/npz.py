@@ -1,4 +1,4 @@
-"""Arrays of an .npz file: their headers, and their values without pickle."""
+"""Reading the headers and arrays of an .npz file, without pickle."""
 
 import contextlib
 import math
@@ -17,15 +17,16 @@ from gtmm_jax.tasks.sources import doubts
 from gtmm_jax.tasks.sources.dataset import DataError
 from gtmm_jax.tasks.sources.stored import Stored
 
-# Bytes that are read at once.
+# Number of bytes to read at once.
 _PIECE = 2**24
-# Of a member's own header in a zip file: its length up to the name, what it
-# begins with, and where the lengths of the name and of what follows it stand.
+# The local header of a member in a zip file: its length up to the name, its
+# first bytes, and the position of the lengths of the name and the extra field.
 _LOCAL_HEADER, _LOCAL_MARK, _LOCAL_LENGTHS = 30, b'PK\x03\x04', 26
-# Characters of what these say that are handed on: a whole header else.
+# Greatest number of characters quoted from an error, which may contain a whole
+# header.
 _LONGEST_REASON = 120
-# What zipfile and NumPy raise for members that are damaged, encrypted, packed
-# in a way that is unknown, or nested deeper than Python reads.
+# Errors of zipfile and NumPy for members that are damaged, encrypted, packed by
+# an unknown method, or nested more deeply than Python can read.
 _DAMAGE = (
   zipfile.BadZipFile,
   zlib.error,
@@ -45,11 +46,11 @@ class Member(NamedTuple):
 
   Attributes:
     name: of the array.
-    info: where and how it lies in the file.
+    info: its entry in the zip file.
     shape: of the array.
     dtype: of its values.
-    is_fortran: whether its first axis runs fastest.
-    start: bytes before its first value.
+    is_fortran: whether it is in Fortran order.
+    start: number of bytes before its first value.
   """
 
   name: str
@@ -62,10 +63,10 @@ class Member(NamedTuple):
 
 @contextlib.contextmanager
 def opened(file: pathlib.Path) -> Iterator[zipfile.ZipFile]:
-  """Opens a file; says what it is, where it is no .npz file.
+  """Opens an .npz file.
 
   Raises:
-    DataError: if it cannot be read, or is not a zip file.
+    DataError: the file cannot be read, or is not a zip file; tells what it is.
   """
   try:
     archive = zipfile.ZipFile(file)
@@ -81,7 +82,7 @@ def opened(file: pathlib.Path) -> Iterator[zipfile.ZipFile]:
 
 
 def _what_else(file: pathlib.Path) -> str:
-  """Tells what a file is that is no .npz file, and what to do."""
+  """Tells what a file is that is not an .npz file, and what to do."""
   with open(file, 'rb') as stream:
     beginning = stream.read(6)
     stream.seek(0)
@@ -115,13 +116,13 @@ def members(file: pathlib.Path, archive: zipfile.ZipFile) -> Iterator[Member]:
   """Reads the header of each array, in the order of the file.
 
   Raises:
-    DataError: if one cannot be read, or holds objects.
+    DataError: a header cannot be read, or an array holds objects.
   """
   for info in archive.infolist():
     name = info.filename.removesuffix('.npy')
     if name == info.filename:
       raise DataError(
-        f'{file} holds {name!r}, which is no array; save the file with '
+        f'{file} holds {name!r}, which is not an array; save the file with '
         f"np.savez('episodes.npz', frames=...)."
       )
     try:
@@ -133,13 +134,13 @@ def members(file: pathlib.Path, archive: zipfile.ZipFile) -> Iterator[Member]:
     shape, is_fortran, dtype = header
     if dtype.hasobject:
       raise DataError(
-        f'{file}: {name} is an array of Python objects, which would take '
-        f'pickle to read; save an array of numbers, episodes all of one length '
-        f'and size.'
+        f'{file}: {name} is an array of Python objects, which only pickle '
+        f'could read; save an array of numbers, with episodes all of one '
+        f'length and size.'
       )
     size = math.prod(shape) * dtype.itemsize
     if start + size != info.file_size:
-      wrong = f'{info.file_size} bytes in place of {start + size}'
+      wrong = f'{info.file_size} bytes instead of {start + size}'
       raise _damaged(file, name, wrong)
     yield Member(name, info, shape, dtype, is_fortran, start)
 
@@ -150,7 +151,7 @@ def read(
   """Reads an array into memory.
 
   Raises:
-    DataError: if it is damaged, or memory does not suffice.
+    DataError: the array is damaged, or larger than the memory.
   """
   values = _empty(file, member)
   start = 0
@@ -169,23 +170,23 @@ def leave_or_read(
   member: Member,
   look: Callable[[Any], None],
 ) -> np.ndarray | Stored:
-  """Leaves an array in its file where that allows it, and else reads it.
+  """Leaves an array in its file if possible, and otherwise reads it.
 
-  It allows it where the array is not compressed, nor in Fortran's order, in
-  which an episode would lie all over the file.
+  An array that is compressed or in Fortran order must be read: the values of an
+  episode would not be contiguous.
 
   Args:
-    file: the file.
-    archive: the file, opened.
-    member: which array.
-    look: is given all bytes of the array, in C order and in pieces.
+    file: path of the file.
+    archive: the open file.
+    member: the array to read.
+    look: is called with all bytes of the array, in C order and in pieces.
 
   Returns:
     The array.
 
   Raises:
-    DataError: if it is damaged or changes meanwhile, or memory does not
-      suffice.
+    DataError: the array is damaged, changes while it is read, or is larger than
+      the memory.
   """
   is_stored = member.info.compress_type == zipfile.ZIP_STORED
   if not is_stored or member.is_fortran:
@@ -199,30 +200,32 @@ def leave_or_read(
     array = Stored(file, offset + member.start, member.shape, member.dtype)
   except _DAMAGE as error:
     raise _damaged(file, member.name, error) from error
-  # Read to the end once, by which damage is found as well.
+  # Reads all of it once, which also finds damage.
   for piece in array.pieces():
     look(piece)
     checksum = zlib.crc32(piece, checksum)
   if checksum != member.info.CRC:
-    raise _damaged(file, member.name, 'its checksum is another than it says')
+    raise _damaged(
+      file, member.name, 'its checksum differs from the stored one'
+    )
   return array
 
 
 def _read_header(stream: Any) -> tuple[tuple[int, ...], bool, np.dtype]:
-  """Shape, order and type of an array, of a stream of its file."""
+  """Reads shape, order (True for Fortran) and dtype from an array's stream."""
   version = np.lib.format.read_magic(stream)
   if version == (1, 0):
     return np.lib.format.read_array_header_1_0(stream)
   if version == (2, 0):
     return np.lib.format.read_array_header_2_0(stream)
-  # Later ones are for the names of fields, and have no header that is public.
+  # Later versions are for field names, and NumPy has no public reader for them.
   raise ValueError(f'its format {version} is not that of an array of numbers')
 
 
 def _pieces(
   file: pathlib.Path, archive: zipfile.ZipFile, member: Member
 ) -> Iterator[bytes]:
-  """The bytes of an array, without those of its header."""
+  """Reads the bytes of an array after its header, in pieces."""
   left = member.info.file_size - member.start
   try:
     with archive.open(member.info) as stream:
@@ -235,30 +238,30 @@ def _pieces(
   except _DAMAGE as error:
     raise _damaged(file, member.name, error) from error
   if left:
-    raise _damaged(file, member.name, 'its length is another than it says')
+    raise _damaged(file, member.name, 'its length is not the stored one')
 
 
 def _empty(file: pathlib.Path, member: Member) -> np.ndarray:
-  """Room for an array, as bytes."""
+  """Allocates memory for an array, as bytes."""
   size = member.info.file_size - member.start
   try:
     return np.empty(size, np.uint8)
   except MemoryError as error:
     raise DataError(
-      f'{file}: {member.name} takes {size / 1e6:,.0f} megabytes, more than '
-      f'there is memory for; save it uncompressed, with np.savez and in C '
-      f'order, and it is read in parts.'
+      f'{file}: {member.name} takes {size / 1e6:,.0f} megabytes, more memory '
+      f'than there is; save it uncompressed, with np.savez and in C order, to '
+      f'have it read in parts.'
     ) from error
 
 
 def _data_offset(file: pathlib.Path, info: zipfile.ZipInfo) -> int:
-  """Where in the file the bytes of a member begin that is not compressed."""
+  """Finds the offset of an uncompressed member's bytes in the file."""
   with open(file, 'rb') as stream:
     stream.seek(info.header_offset)
     header = stream.read(_LOCAL_HEADER)
   if len(header) < _LOCAL_HEADER or not header.startswith(_LOCAL_MARK):
-    raise zipfile.BadZipFile('it is not where the file says')
-  # These may differ from what the list of members at the end says.
+    raise zipfile.BadZipFile('it is not at its place in the file')
+  # These may differ from the lengths in the zip file's central directory.
   name, extra = struct.unpack_from('<HH', header, _LOCAL_LENGTHS)
   return info.header_offset + _LOCAL_HEADER + name + extra
 
@@ -272,4 +275,4 @@ def _damaged(file: pathlib.Path, name: str, why: Any) -> DataError:
 
 def _brief(why: Any) -> str:
   brief = textwrap.shorten(str(why), _LONGEST_REASON, placeholder=' ...')
-  return brief or 'it is nested too deep'
+  return brief or 'it is nested too deeply'

@@ -1,7 +1,7 @@
-"""Omniglot's drawings, from the zip files in which they were published.
+"""Reading Omniglot's drawings from the published zip files.
 
-B. M. Lake, R. Salakhutdinov, J. B. Tenenbaum, "Human-level concept learning
-through probabilistic program induction", Science 350 (6266), 2015.
+Source: B. M. Lake, R. Salakhutdinov, J. B. Tenenbaum, "Human-level concept
+learning through probabilistic program induction", Science 350 (6266), 2015.
 """
 
 import hashlib
@@ -34,7 +34,7 @@ _PUBLISHED_SHA256 = {
 _NAMES = ', '.join(_PUBLISHED_SHA256)
 
 _PATH = re.compile(r'[^/]+/([^/]+)/character(\d+)/\d+_(\d+)\.png')
-# What file managers add to an archive.
+# Files that file managers add to an archive.
 _LITTER = re.compile(r'(^|/)(__MACOSX/|\.DS_Store$|Thumbs\.db$)')
 
 SIDE = 28
@@ -47,7 +47,7 @@ class Drawings(NamedTuple):
 
   Attributes:
     pixels: uint8 [N, 28, 28, 1]; 0 is background, 255 ink.
-    names: alphabet, and number of the character in it from 1, N times.
+    names: N pairs of alphabet and number of the character in it, from 1.
   """
 
   pixels: np.ndarray
@@ -55,25 +55,25 @@ class Drawings(NamedTuple):
 
 
 class _Entry(NamedTuple):
-  """One picture in a zip file."""
+  """A picture in a zip file."""
 
   archive: zipfile.ZipFile
   info: zipfile.ZipInfo
 
 
 def read(folder: pathlib.Path) -> tuple[Drawings, str]:
-  """Reads the published zip files that a folder holds, without unpacking them.
+  """Reads the published zip files in a folder, without unpacking them.
 
   Args:
-    folder: holds some of them under their published names. The small ones are
-      parts of the background set: what is in several files is read once.
+    folder: has some of them under their published names. The small ones are
+      parts of the background set: pictures in several files are read once.
 
   Returns:
-    The drawings, and what they are and where from, for people.
+    The drawings, and their origin in words.
 
   Raises:
-    DataError: if the folder is missing or holds none of the files, or a file is
-      not what it should be.
+    DataError: the folder is missing or has none of the files, or a file is
+      wrong or damaged.
   """
   files = _find(folder)
   entries: dict[tuple[str, int, int], _Entry] = {}
@@ -97,14 +97,14 @@ def read(folder: pathlib.Path) -> tuple[Drawings, str]:
 
 
 def decode(content: bytes) -> np.ndarray:
-  """Where a picture has ink, bool [105, 105].
+  """Decodes a picture; returns where it has ink, bool [105, 105].
 
   Args:
-    content: a PNG file, black on white.
+    content: of a PNG file, black on white.
 
   Raises:
-    ImportError: if pillow is not installed.
-    ValueError: if it is not such a picture.
+    ImportError: pillow is not installed.
+    ValueError: the content is not such a picture.
   """
   from PIL import Image
 
@@ -112,7 +112,7 @@ def decode(content: bytes) -> np.ndarray:
     picture = Image.open(io.BytesIO(content), formats=('PNG',))
     fits = picture.size == (_WIDTH, _WIDTH)
     ink = np.asarray(picture.convert('L')) < 128 if fits else None
-  # Damaged pictures raise whatever their decoder raises.
+  # The decoder can raise anything for a damaged picture.
   except Exception as error:
     raise ValueError(f'it cannot be read as a PNG picture ({error})') from error
   if ink is None:
@@ -125,26 +125,29 @@ def decode(content: bytes) -> np.ndarray:
 
 
 def reduce(inks: Iterable[np.ndarray]) -> np.ndarray:
-  """Grey pictures, each pixel the ink on its area, uint8 [N, 28, 28, 1].
+  """Reduces pictures to grey ones, whose pixels are the ink on their area.
 
   Args:
     inks: bool [105, 105] each.
+
+  Returns:
+    Pixels uint8 [N, 28, 28, 1].
   """
-  # 105 / 28 is 15 / 4: in quarters of a row, each of 105 has 4 and each of 28
-  # has 15. Sums of whole numbers, which no machine rounds otherwise.
+  # 105 / 28 is 15 / 4: in quarters of a row, each of 105 rows has 4 and each of
+  # 28 rows has 15. Sums of integers are the same on every machine.
   quarter = np.arange(4 * _WIDTH)
   shares = np.zeros((SIDE, _WIDTH), np.int16)
   np.add.at(shares, (quarter // 15, quarter // 4), 1)
 
   def shrink(ink: np.ndarray) -> np.ndarray:
-    """[N, 105, A] to [N, A, 28]."""
+    """Sums the first of two axes: [N, 105, A] to [N, A, 28]."""
     sums = np.zeros((len(ink), SIDE, ink.shape[2]), np.int16)
     for row, source in zip(*np.nonzero(shares), strict=True):
       sums[:, row] += shares[row, source] * ink[:, source]
     return np.ascontiguousarray(sums.swapaxes(1, 2))
 
   def reduce_batch(batch: list[np.ndarray]) -> np.ndarray:
-    # Of 225; 255 / 225 is 17 / 15, so that no grey value ends in a half.
+    # Sums are up to 225. As 255 / 225 is 17 / 15, no grey value ends in a half.
     sums = shrink(shrink(np.stack(batch).astype(np.int16)))
     return np.rint(sums * (17 / 15)).astype(np.uint8)
 
@@ -160,12 +163,12 @@ def reduce(inks: Iterable[np.ndarray]) -> np.ndarray:
 
 
 def _find(folder: pathlib.Path) -> list[pathlib.Path]:
-  """The published files that the folder holds."""
+  """Lists the published files in the folder."""
   if not folder.is_dir():
     state = 'is not a folder' if folder.exists() else 'does not exist'
     raise DataError(
-      f'--data=files:FOLDER: {folder} {state}; name the folder that holds one '
-      f'or more of {_NAMES}.'
+      f'--data=files:FOLDER: {folder} {state}; name the folder that has one or '
+      f'more of {_NAMES}.'
     )
   files = [folder / name for name in _PUBLISHED_SHA256]
   present = [file for file in files if file.is_file()]
@@ -201,17 +204,17 @@ def _add(
       f'{file} is not a zip file, or is cut short ({error}); fetch it again.'
     ) from error
   archive.filename = str(file)
-  found = False
+  has_pictures = False
   for info in archive.infolist():
     if info.is_dir() or _LITTER.search(info.filename):
       continue
     match = _PATH.fullmatch(info.filename)
     if match is None:
       raise DataError(
-        f'{file} holds {info.filename!r}, where all should be named like '
+        f'{file} holds {info.filename!r}, but all names should be like '
         f'{file.stem}/ALPHABET/character01/0001_01.png; fetch it again.'
       )
-    found = True
+    has_pictures = True
     key = match[1], int(match[2]), int(match[3])
     other = entries.setdefault(key, _Entry(archive, info))
     if other.info.CRC != info.CRC:
@@ -219,7 +222,7 @@ def _add(
         f'{file} and {other.archive.filename} hold different pictures for '
         f'{info.filename!r}; fetch both again, or remove one of them.'
       )
-  if not found:
+  if not has_pictures:
     raise DataError(f'{file} holds no pictures; fetch it again.')
 
 
@@ -237,7 +240,7 @@ def _ink(entry: _Entry) -> np.ndarray:
     raise DataError(
       f'{where} is not a drawing of Omniglot: {error}; fetch the file again.'
     ) from error
-  # Damaged, encrypted, or packed in a way that is unknown.
+  # Damaged, encrypted, or packed by an unknown method.
   except (
     zipfile.BadZipFile,
     zlib.error,

@@ -1,4 +1,4 @@
-"""An array that stays in its file, and is read where it is asked for."""
+"""An array that stays in its file and is read in parts."""
 
 import math
 import os
@@ -9,7 +9,7 @@ import numpy as np
 
 from gtmm_jax.tasks.sources.dataset import DataError
 
-# Bytes that are read at once where all are.
+# Number of bytes to read at once when all are read.
 _PIECE = 2**24
 
 

@@ -1,4 +1,4 @@
-"""What tensorflow-datasets has prepared, read without TensorFlow."""
+"""Reading data sets prepared by tensorflow-datasets, without TensorFlow."""
 
 import contextlib
 import importlib.util
@@ -19,9 +19,9 @@ class _DataSet(NamedTuple):
   """A data set of tensorflow-datasets.
 
   Attributes:
-    name: there.
-    title: for people.
-    files: what --data=files:FOLDER takes instead.
+    name: in tensorflow-datasets.
+    title: in messages.
+    files: that --data=files:FOLDER reads instead, in words.
   """
 
   name: str
@@ -30,12 +30,12 @@ class _DataSet(NamedTuple):
 
   @property
   def pattern(self) -> str:
-    """Any version: all that were published hold the same images."""
+    """Pattern of any version: all published ones have the same images."""
     return f'{self.name}:*.*.*'
 
   @property
   def command(self) -> str:
-    """The command that prepares it so that it can be read here."""
+    """Command that prepares the data set in a readable format."""
     return f'tfds build {self.name} --file_format=array_record --data_dir='
 
 
@@ -46,18 +46,18 @@ _OMNIGLOT = _DataSet(
 
 
 def read(data_dir: str | None) -> tuple[Images, Images, str]:
-  """Reads MNIST as tensorflow-datasets prepared it, preparing it if need be.
+  """Reads tensorflow-datasets' MNIST, and prepares it first if necessary.
 
   Args:
-    data_dir: the folder of prepared data sets; None for the default one.
+    data_dir: the folder of prepared data sets; None for the default folder.
 
   Returns:
     The digits of the splits train and test, pixels uint8 [N, 28, 28, 1] and
-    labels int32 [N], and what they are and where from, for people.
+    labels int32 [N], and their origin in words.
 
   Raises:
-    DataError: if a package is missing, or nothing readable is prepared and it
-      cannot be prepared now.
+    DataError: a package is missing, or there are no readable prepared data and
+      they cannot be prepared now.
   """
   with _sources(_MNIST, data_dir) as (training, held_out):
     return (
@@ -68,14 +68,13 @@ def read(data_dir: str | None) -> tuple[Images, Images, str]:
 
 
 def read_omniglot(data_dir: str | None) -> tuple[omniglot.Drawings, str]:
-  """Reads Omniglot as tensorflow-datasets prepared it, preparing it if need be.
+  """Reads tensorflow-datasets' Omniglot, and prepares it first if necessary.
 
   Args:
-    data_dir: the folder of prepared data sets; None for the default one.
+    data_dir: the folder of prepared data sets; None for the default folder.
 
   Returns:
-    The drawings of the splits train and test, and what they are and where from,
-    for people.
+    The drawings of the splits train and test, and their origin in words.
 
   Raises:
     DataError: as `read` does.
@@ -93,7 +92,7 @@ def read_omniglot(data_dir: str | None) -> tuple[omniglot.Drawings, str]:
 def _sources(
   data_set: _DataSet, data_dir: str | None
 ) -> Iterator[tuple[Any, Any]]:
-  """The splits train and test, opened; says which package is missing."""
+  """Opens the splits train and test; raises `DataError` without a package."""
   folder = os.path.expanduser(data_dir) if data_dir else None
   try:
     import tensorflow_datasets as tfds
@@ -114,9 +113,9 @@ def _origin(data_set: _DataSet, source: Any) -> str:
 
 
 def _open(tfds: Any, data_set: _DataSet, folder: str | None) -> tuple[Any, Any]:
-  """Opens the splits train and test; finds out why where that fails."""
-  # Decoded here: which numbers its decoders make of Omniglot's 1-bit pictures
-  # depends on the package they find.
+  """Opens the splits train and test, after preparing them if necessary."""
+  # Omniglot's 1-bit pictures are decoded by this project: the values that
+  # tensorflow-datasets decodes depend on the installed packages.
   skip = {'image': tfds.decode.SkipDecoding()}
 
   def open_splits() -> tuple[Any, Any]:
@@ -136,8 +135,8 @@ def _open(tfds: Any, data_set: _DataSet, folder: str | None) -> tuple[Any, Any]:
     return open_splits()
   except ImportError:
     raise
-  # What is raised for a data set that is absent, or in another format, differs
-  # with the folder and the format, so the builder is asked instead.
+  # The error for a data set that is absent or in another format depends on the
+  # folder and the format. The builder tells which of them it is.
   except Exception as error:
     builder = tfds.builder(data_set.pattern, data_dir=folder)
     if builder.is_prepared():
@@ -149,7 +148,7 @@ def _open(tfds: Any, data_set: _DataSet, folder: str | None) -> tuple[Any, Any]:
 def _prepare(
   tfds: Any, data_set: _DataSet, place: Any, folder: str | None
 ) -> None:
-  """Downloads and prepares a data set, which takes TensorFlow."""
+  """Downloads and prepares a data set, which requires TensorFlow."""
   other_ways = (
     f'`{data_set.command}{folder or "PREPARED_FOLDER"}` once on a machine with '
     f'TensorFlow and point --data_dir at that folder, or use '
@@ -158,7 +157,7 @@ def _prepare(
   if importlib.util.find_spec('tensorflow') is None:
     raise DataError(
       f'tensorflow-datasets has no {data_set.title} prepared in {place}, and '
-      f'preparing it takes TensorFlow, which is not installed: run {other_ways}'
+      f'preparing it needs TensorFlow, which is not installed: run {other_ways}'
     )
   try:
     tfds.builder(
@@ -172,7 +171,7 @@ def _prepare(
 
 
 def _unreadable(data_set: _DataSet, info: Any, error: Exception) -> DataError:
-  """Says why a prepared data set cannot be read."""
+  """Tells why a prepared data set cannot be read."""
   file_format = info.file_format.value
   command = f'`{data_set.command}PREPARED_FOLDER`'
   if file_format != 'array_record':
@@ -190,7 +189,7 @@ def _unreadable(data_set: _DataSet, info: Any, error: Exception) -> DataError:
 
 
 def _examples(source: Any) -> Iterator[dict[str, Any]]:
-  """Every example of a split, in the order in which they lie on disk."""
+  """Yields every example of a split, in their order on disk."""
   for start in range(0, len(source), _BATCH):
     stop = min(start + _BATCH, len(source))
     yield from source.__getitems__(range(start, stop))
@@ -209,7 +208,7 @@ def _read_digits(source: Any) -> Images:
       raise ValueError(f'its images are {kind} {shape}, not uint8 (28, 28, 1)')
   except ImportError:
     raise
-  # Damaged records raise whatever their decoder raises.
+  # The decoder can raise anything for a damaged record.
   except Exception as error:
     raise _unreadable(_MNIST, source.dataset_info, error) from error
   return images
@@ -227,7 +226,7 @@ def _read_drawings(source: Any) -> omniglot.Drawings:
 
   try:
     alphabets = source.dataset_info.features['alphabet'].names
-    # Which characters are held out follows from names.
+    # Characters are held out by their names.
     if any(name.isdigit() for name in alphabets):
       raise ValueError('its alphabets have no names')
     return omniglot.Drawings(omniglot.reduce(inks()), names)
@@ -239,7 +238,7 @@ def _read_drawings(source: Any) -> omniglot.Drawings:
 
 @contextlib.contextmanager
 def _quiet() -> Iterator[None]:
-  """Silences what absl, not we, would warn of: decoders, absent folders."""
+  """Silences absl's warnings about decoders and absent folders."""
   logger = logging.getLogger('absl')
   level = logger.level
   logger.setLevel(logging.ERROR)

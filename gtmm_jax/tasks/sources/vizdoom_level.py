@@ -1,4 +1,4 @@
-"""A level of ViZDoom as a still world: free places, and views from them."""
+"""A level of ViZDoom in which nothing moves: free places and their views."""
 
 import contextlib
 import pathlib
@@ -10,39 +10,40 @@ from typing import Any, NamedTuple
 import numpy as np
 from PIL import Image
 
-# Scenarios that come with ViZDoom and have rooms to look at.
+# Scenarios of ViZDoom that have rooms to look at.
 SCENARIOS = ('my_way_home', 'deathmatch', 'health_gathering_supreme')
-# Levels of the two free games that come with it.
+# Levels of the two free games that ViZDoom contains.
 _GAMES = {
   'freedoom1.wad': re.compile('E[1-4]M[1-9]'),
   'freedoom2.wad': re.compile('MAP(0[1-9]|[12][0-9]|3[0-2])'),
 }
 LEVELS = f'{", ".join(SCENARIOS)}, E1M1 to E4M9, MAP01 to MAP32'
-# Frames are rendered in 320 x 240, and of those the middle square is kept:
-# 74 degrees of the 90.
+# Frames are rendered as 320 x 240 pixels and cropped to the square in the
+# middle, 74 of the 90 degrees.
 SIDE = 240
 _LEFT = 40
-# Tics after the start, in which a level places the player and lets nobody turn,
-# and tics after a jump, in which the view finds its height.
+# Tics after the start, while the level places the player and no turn works; and
+# tics after a jump, while the camera moves to its height.
 _START, _SETTLE = 35, 8
 # Height of the player, in the level's units.
 _HEIGHT = 56
-# Rows about the horizon, and how near something may be in them, in the depth
-# buffer's units: one is about 8 of the level's, and a player is 32 wide.
+# Rows around the horizon, and the least distance of anything in them, in the
+# depth buffer's units: one is about 8 of the level's units, and a player is 32
+# units wide.
 _HORIZON = slice(SIDE // 2 - 8, SIDE // 2 + 8)
 _NEAREST = 5
-# How many draws in a row may fail before a level counts as one without room.
+# Numbers of failed draws in a row after which a level counts as without room.
 _ATTEMPTS = 20_000
 _JUMPS = 200
 
 
 class Plan(NamedTuple):
-  """What is seen of a level from above.
+  """A level's floor plan.
 
   Attributes:
     lines: `[L, 4]`, edges of sectors, from (x, y) to (x, y).
-    sector: `[L]`, whose edge it is.
-    high: `[S]` bool, where a player can stand upright.
+    sector: `[L]`, index of the sector that the edge belongs to.
+    high: `[S]` bool, whether a sector is high enough for a player.
   """
 
   lines: np.ndarray
@@ -51,12 +52,12 @@ class Plan(NamedTuple):
 
 
 def resolve(name: str) -> tuple[str | None, str | None, str]:
-  """The game file, the scenario file and the map that a name stands for.
+  """Returns the game file, the scenario file and the map of a level's name.
 
-  Either file is None where it is the default one.
+  A file is None if it is the default.
 
   Raises:
-    ValueError: for a name that is not one of `LEVELS`.
+    ValueError: the name is not one of `LEVELS`.
   """
   if name in SCENARIOS:
     return None, f'{name}.wad', 'map01'
@@ -67,7 +68,7 @@ def resolve(name: str) -> tuple[str | None, str | None, str]:
 
 
 def is_inside(plan: Plan, point: np.ndarray) -> bool:
-  """Whether `point`, (x, y), lies in one sector that a player can stand in.
+  """Tells whether a point (x, y) is in exactly one sector, a high enough one.
 
   A point is in a sector if a ray from it crosses an odd number of its edges.
   """
@@ -82,16 +83,16 @@ def is_inside(plan: Plan, point: np.ndarray) -> bool:
 
 
 def draw_place(rng: np.random.Generator, plan: Plan) -> np.ndarray:
-  """Whole (x, y), evenly from what `is_inside` accepts.
+  """Draws integers (x, y), uniformly from the points that `is_inside` accepts.
 
   Raises:
-    ValueError: if the level has no such place.
+    ValueError: the level has no such place.
   """
   corners = plan.lines.reshape(-1, 2)
   low, high = corners.min(0), corners.max(0)
   for _ in range(_ATTEMPTS):
     point = np.rint(rng.uniform(low, high))
-    # Off the grid that edges are drawn on.
+    # Edges have integer coordinates: half a unit aside, no point is on an edge.
     if is_inside(plan, point + 0.5):
       return point
   raise ValueError(
@@ -100,7 +101,7 @@ def draw_place(rng: np.random.Generator, plan: Plan) -> np.ndarray:
 
 
 class Level:
-  """A running game in which nothing moves but the view and some textures."""
+  """A running game in which only the camera and some textures move."""
 
   def __init__(self, game: Any) -> None:
     self._game = game
@@ -108,7 +109,7 @@ class Level:
     self._plan = _read_plan(game.get_state().sectors)
 
   def _begin(self) -> None:
-    """Makes a new start harmless and still."""
+    """Waits for a new game, makes the player safe and stops all motion."""
     self._wait(_START)
     for cheat in ('god', 'freeze'):
       self._game.send_game_command(cheat)
@@ -120,29 +121,29 @@ class Level:
   def record(
     self, rng: np.random.Generator, turned: np.ndarray, size: int
   ) -> tuple[np.ndarray, float]:
-    """What a camera sees that turns to the right at a random free place.
+    """Records a camera that turns to the right at a random free place.
 
     Args:
-      rng: source of the place and of the first heading.
-      turned: `[T]`, how far it has turned in each frame, in degrees; a full
-        turn at least, else what is behind it is not known to be free.
-      size: height and width of the frames.
+      rng: random generator of the place and the first heading.
+      turned: `[T]`, angle turned until each frame, in degrees; a full turn at
+        least, because only frames show that a direction has a free view.
+      size: height and width of the frames in pixels.
 
     Returns:
       Frames `[T, size, size, 3]` uint8, and the largest error of a heading, in
       degrees.
 
     Raises:
-      ValueError: if no place of the level has a free view.
+      ValueError: no place of the level has a free view.
     """
     for _ in range(_JUMPS):
       place = draw_place(rng, self._plan)
       headings = rng.uniform(0, 360) - turned
       self._game.send_game_command('warp {:.0f} {:.0f}'.format(*place))
       self._wait(_SETTLE)
-      seen = self._turn(place, headings, size)
-      if seen is not None:
-        return seen
+      frames_and_error = self._turn(place, headings, size)
+      if frames_and_error is not None:
+        return frames_and_error
       if self._game.is_episode_finished():
         self._game.new_episode()
         self._begin()
@@ -153,10 +154,11 @@ class Level:
   def _turn(
     self, place: np.ndarray, headings: np.ndarray, size: int
   ) -> tuple[np.ndarray, float] | None:
-    """What `record` returns; None if the player is not there or sees too near.
+    """Records a turn at a place; None if the view is not free.
 
-    Each turn starts from where the last one ended, so that errors do not add
-    up. The first heading is taken twice: to get there, and to stand still.
+    Also None if the player is not at the place. Each step is computed from the
+    heading so far, so that errors do not accumulate. The first heading is used
+    twice: to turn there, and then to stand still.
     """
     frames, worst = [], 0.0
     square = slice(_LEFT, _LEFT + SIDE)
@@ -179,12 +181,12 @@ class Level:
 
 
 def _difference(one: float, other: float) -> float:
-  """`one - other` in degrees, the short way round."""
+  """Computes `one - other` in degrees, from -180 to 180."""
   return float((one - other + 180) % 360 - 180)
 
 
 def _read_plan(sectors: Any) -> Plan:
-  """The plan of what the game tells about a level."""
+  """Reads a level's plan from the game's sectors."""
   edges = [
     (line.x1, line.y1, line.x2, line.y2, index)
     for index, sector in enumerate(sectors)
@@ -197,7 +199,7 @@ def _read_plan(sectors: Any) -> Plan:
   return Plan(table[:, :4], table[:, 4].astype(int), np.array(high))
 
 
-# ViZDoom's exceptions are not of one family.
+# ViZDoom's exceptions have no common base class.
 _FAILURES = (
   'FileDoesNotExistException',
   'MessageQueueException',
@@ -211,11 +213,12 @@ _FAILURES = (
 
 @contextlib.contextmanager
 def open_level(name: str, seed: int) -> Iterator[Level]:
-  """Starts a level without a window, and ends it; leaves no file behind.
+  """Starts a level without a window, and ends it at the end of the context.
+
+  Leaves no files behind.
 
   Raises:
-    ValueError: for an unknown name, where ViZDoom is not installed, or where it
-      does not start.
+    ValueError: the name is unknown, ViZDoom is not installed, or it fails.
   """
   game_file, scenario, map_name = resolve(name)
   vizdoom = import_vizdoom()
@@ -230,8 +233,8 @@ def open_level(name: str, seed: int) -> Iterator[Level]:
   game.set_seed(seed)
   _hide_all_but_the_world(game, vizdoom)
   with tempfile.TemporaryDirectory() as scratch:
-    # The game keeps its configuration in a file that can be named, and makes a
-    # folder where it is started.
+    # The game writes its configuration to a file with this path, and makes a
+    # folder in the current folder.
     game.set_doom_config_path(str(pathlib.Path(scratch) / 'vizdoom.ini'))
     try:
       with contextlib.chdir(scratch):
@@ -244,7 +247,7 @@ def open_level(name: str, seed: int) -> Iterator[Level]:
 
 
 def import_vizdoom() -> Any:
-  """The module; raises `ValueError`, naming the extra, where it is missing."""
+  """Imports ViZDoom; without it, raises `ValueError` that names the extra."""
   try:
     import vizdoom
   except ImportError as error:
@@ -255,7 +258,10 @@ def import_vizdoom() -> Any:
 
 
 def _hide_all_but_the_world(game: Any, vizdoom: Any) -> None:
-  """No window, no sound; no monster, weapon, text or flash in the picture."""
+  """Sets up a game without window and sound, and with nothing but the level.
+
+  There are no monsters, weapons, texts and flashes in the pictures.
+  """
   game.set_window_visible(False)
   game.set_sound_enabled(False)
   for hide in (
