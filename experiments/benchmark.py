@@ -20,10 +20,11 @@ from typing import Any
 # Its parts lie beside it, however it is started.
 sys.path.insert(0, str(pathlib.Path(__file__).parent))
 
-from gtmm_jax.process import signals
+from gtmm_jax.process import command, signals
 
 if __name__ == '__main__':
   signals.watch('rows that were measured are in --json, if given')
+  command.import_jax()
 
 from absl import app, flags
 from rich.console import Console
@@ -31,7 +32,6 @@ from rich.console import Console
 import benchmark_comparison
 from benchmarking import own_flags
 from gtmm_jax import presets
-from gtmm_jax.process import command
 from gtmm_jax.runs.settings import describe
 
 # jax is imported after the flags are read: --help and mistakes cost no time.

@@ -12,28 +12,42 @@ import operator
 import os
 import pathlib
 import sys
-from collections.abc import Mapping
 from typing import Any
 
 # Its parts lie beside it, however it is started.
 sys.path.insert(0, str(pathlib.Path(__file__).parent))
 
-from gtmm_jax.process import signals
+from gtmm_jax.process import command, signals
 
 if __name__ == '__main__':
   signals.watch('nothing was drawn')
+  command.import_jax()
 
+import jax
+import jax.numpy as jnp
+import numpy as np
 from absl import app, flags
 
 import captions
-from gtmm_jax import presets
-from gtmm_jax.process import command, compilation_cache, places
-from gtmm_jax.runs import settings as settings_module
-
-# jax is imported after the flags are read: --help and mistakes cost no time.
+from gtmm_jax import figures, presets
+from gtmm_jax.process import compilation_cache, jax_settings, places
+from gtmm_jax.runs import flags as settings_flags
+from gtmm_jax.runs import own_frames, room
+from gtmm_jax.runs import prepare as preparation
+from gtmm_jax.runs.resolve import make_task, resolve
+from gtmm_jax.runs.settings import Settings, describe
 
 FLAGS = flags.FLAGS
 
+# Settings of a run that have a flag here.
+_SETTINGS = (
+  'task',
+  *settings_flags.EPISODE,
+  'data',
+  'data_dir',
+  'binarize',
+  'seed',
+)
 # Where the sheet cannot be drawn or written.
 _NOTHING = 'Nothing was written; make room, or name another --output.'
 # Frames side by side, and rows of them that one sheet has room for.
@@ -42,32 +56,15 @@ _COLUMNS, _ROOM = 25, 60
 
 def define_flags() -> None:
   """Defines every flag of this program."""
-  flags.DEFINE_enum(
-    'task', 'perfect_recall', presets.TASKS, 'Whose episodes are drawn.'
-  )
+  settings_flags.define(_SETTINGS)
   flags.DEFINE_enum(
     'preset', 'paper', tuple(presets.PRESETS), "The episodes' sizes."
   )
-  command.define_episode_flags()
   compilation_cache.define_flag()
-  flags.DEFINE_string(
-    'data',
-    'bundled',
-    'Digits, or characters on one_shot_recall: bundled, tfds or files:FOLDER; '
-    'your own episodes, on frames: files:FILE; as in run.py.',
-  )
-  flags.DEFINE_string(
-    'data_dir',
-    None,
-    'Folder in which tensorflow-datasets keeps prepared sets, for --data=tfds. '
-    'Default: its own.',
-  )
-  flags.DEFINE_bool('binarize', False, 'Sample each pixel from its grey value.')
   flags.DEFINE_bool(
     'held_out', False, 'Draw from the images that no training episode shows.'
   )
   flags.DEFINE_integer('episodes', 4, 'How many are drawn, >= 1.')
-  flags.DEFINE_integer('seed', 0, 'Seed of the episodes, 0 to 2^32 - 1.')
   flags.DEFINE_string(
     'output',
     None,
@@ -78,22 +75,18 @@ def define_flags() -> None:
 
 @dataclasses.dataclass(frozen=True)
 class Request:
-  """What the flags say; None where the preset, or the task, decides."""
+  """What the flags say.
 
-  task: str
-  preset: str
-  pre_recall: int | None
-  recall: int | None
-  rows: int | None
-  columns: int | None
-  length: int | None
-  size: int | None
-  data: str
-  data_dir: str | None
-  binarize: bool
+  Attributes:
+    settings: of a run with such episodes, as flags say; the rest is any.
+    held_out: whether episodes are of images that no training episode shows.
+    episodes: how many.
+    output: the files, if they are named.
+  """
+
+  settings: Settings
   held_out: bool
   episodes: int
-  seed: int
   output: str | None
 
 
@@ -112,7 +105,7 @@ class Sheet:
     stem: of the files.
   """
 
-  settings: settings_module.Settings
+  settings: Settings
   task: Any
   images: Any
   source: str
@@ -124,10 +117,12 @@ class Sheet:
 
 def main(_: list[str]) -> None:
   """Prepares, draws, says what was drawn."""
-  fields = dataclasses.fields(Request)
-  request = Request(**{each.name: FLAGS[each.name].value for each in fields})
   try:
-    sheet = prepare(request)
+    sheet = prepare(
+      Request(
+        settings_flags.read(), FLAGS.held_out, FLAGS.episodes, FLAGS.output
+      )
+    )
     compilation_cache.use(FLAGS.compilation_cache)
     paths = command.attempt_drawing(lambda: draw(sheet), sheet.stem, _NOTHING)
   except (ValueError, OSError) as error:
@@ -148,24 +143,19 @@ def prepare(request: Request) -> Sheet:
   Raises:
     ValueError: in one sentence, what is wrong and what to do.
   """
-  stem = _stem(request.output or request.task)
-  places.require_local_data(request.data)
-  header, found = _inspect(request)
-  settings = _settings(request, found)
-
-  command.import_jax()
+  stem = _stem(request.output or request.settings.task)
+  places.require_local_data(request.settings.data)
+  header = own_frames.inspect(request.settings.task, request.settings.data)
+  settings = resolve(request.settings, request.settings.preset, header)
   command.require_device()
-  from gtmm_jax import figures
-  from gtmm_jax.runs import own_frames, prepare, room
-
-  task = prepare.make_task(settings, header)
+  task = make_task(settings, header)
   rows = len(figures.blocks(task.length, _COLUMNS, task.prefix))
   if request.episodes < 1 or request.episodes * rows > _ROOM:
     raise ValueError(
       f'--episodes is {request.episodes} of {task.length} frames each; it must '
       f'be at least 1 and come to at most {_ROOM} rows; each has {rows}.'
     )
-  loaded, _ = prepare.load_images(settings, request.data, request.data_dir)
+  loaded, _ = preparation.load_images(settings)
   shape = loaded.training.shape[-3:]
   room.require_for_drawing(request.episodes, task.length, shape)
   kind = 'held-out' if request.held_out else 'training'
@@ -176,43 +166,10 @@ def prepare(request: Request) -> Sheet:
     images=loaded.held_out if request.held_out else own_frames.first(loaded),
     source=loaded.source,
     doubts=loaded.doubts,
-    title=f'{name}{settings_module.describe(settings)}, {kind} images',
+    title=f'{name}{describe(settings)}, {kind} images',
     episodes=request.episodes,
     stem=stem,
   )
-
-
-def _inspect(request: Request) -> tuple[Any, Mapping[str, Any]]:
-  """The header of a file of episodes, if there is one, and what it settles."""
-  if request.task != 'frames':
-    return None, {}
-  from gtmm_jax.runs import own_frames
-
-  header = own_frames.inspect(request.task, request.data)
-  return header, own_frames.found(header)
-
-
-def _settings(
-  request: Request, found: Mapping[str, Any]
-) -> settings_module.Settings:
-  """The settings of a run with such episodes; the rest of them is any.
-
-  Args:
-    request: what the flags say.
-    found: settings that a file of episodes settles.
-  """
-  fields = dataclasses.fields(settings_module.Settings)
-  given = {
-    each.name: getattr(request, each.name, None)
-    for each in fields
-    if each.name != 'preset'
-  }
-  given |= {
-    'model': presets.MODELS[0],
-    'learning_rate': 1e-3,
-    'evaluation_episodes': 1,
-  }
-  return settings_module.resolve(request.preset, found, **given)
 
 
 def _stem(given: str) -> pathlib.Path:
@@ -239,13 +196,6 @@ def draw(sheet: Sheet) -> list[pathlib.Path]:
   Raises:
     OSError: if they cannot be written.
   """
-  import jax
-  import jax.numpy as jnp
-  import numpy as np
-
-  from gtmm_jax import figures
-  from gtmm_jax.process import jax_settings
-
   fold = functools.partial(
     jax.random.fold_in, jax_settings.key(sheet.settings.seed)
   )

@@ -19,15 +19,16 @@ from typing import Any, NamedTuple
 # Its parts lie beside it, however it is started.
 sys.path.insert(0, str(pathlib.Path(__file__).parent))
 
-from gtmm_jax.process import signals
+from gtmm_jax.process import command, signals
 
 if __name__ == '__main__':
   signals.watch(signals.GOES_ON)
+  command.import_jax()
 
 from absl import app, flags
 from rich.console import Console
 
-from gtmm_jax.process import command, places
+from gtmm_jax.process import places
 from studies import cell_records, grid_file, launcher, progress
 from studies.cell_records import Cell
 
@@ -45,11 +46,13 @@ class Study(NamedTuple):
     grid: the cells by name, with all flags that they are given.
     folder: of the runs.
     stem: of the table's files.
+    program: that runs a cell.
   """
 
   grid: dict[str, grid_file.Cell]
   folder: pathlib.Path
   stem: pathlib.Path
+  program: pathlib.Path
 
 
 def define_flags() -> None:
@@ -66,6 +69,11 @@ def define_flags() -> None:
     None,
     'The table, OUTPUT.json and OUTPUT.md, and the figures, OUTPUT.png (all '
     'cells as dots) and OUTPUT-TASK.png, PDFs beside. Default: FOLDER/table.',
+  )
+  flags.DEFINE_string(
+    'program',
+    None,
+    'Runs a cell: a file that calls gtmm_jax.runs.main. Default: run.py.',
   )
   for name in _GIVEN:
     flags.DEFINE_string(name, None, 'Given to each run whose cell has no own.')
@@ -97,7 +105,7 @@ def _study(console: Console) -> None:
   try:
     study = _prepare()
     console.print(f'Checking {len(study.grid)} cells, in {study.folder}')
-    cells = cell_records.resolve(study.grid, study.folder)
+    cells = cell_records.resolve(study.grid, study.folder, study.program)
     rows = cell_records.rows(cells)
     places.make_folders(study.folder, study.stem)
   except cell_records.Mistakes as error:
@@ -106,11 +114,13 @@ def _study(console: Console) -> None:
     command.fail(error.lines[-1])
   except (ValueError, OSError) as error:
     command.fail(error)
-  failed = _run(cells, console)
+  failed = _run(cells, study.program, console)
   _conclude(study, rows, failed, console)
 
 
-def _run(cells: list[Cell], console: Console) -> set[str]:
+def _run(
+  cells: list[Cell], program: pathlib.Path, console: Console
+) -> set[str]:
   """Runs what is not complete; returns the names of cells that failed."""
   doubts = [(cell.name, doubt) for cell in cells for doubt in cell.doubts]
   for line in cell_records.tell(doubts):
@@ -120,7 +130,7 @@ def _run(cells: list[Cell], console: Console) -> set[str]:
   if complete:
     console.print(f'{complete} of {len(cells)} cells are complete.')
   with progress.Shown(console, len(cells), complete) as shown:
-    runs = launcher.Runs(left, _RUN, FLAGS.jobs, shown, _told)
+    runs = launcher.Runs(left, program, FLAGS.jobs, shown, _told)
     runs.finish(FLAGS.grace)
   return runs.failed
 
@@ -191,6 +201,9 @@ def _prepare() -> Study:
     raise ValueError(
       f'--grace is {FLAGS.grace}; it must be a number from 0 on.'
     )
+  program = places.locate(FLAGS.program or _RUN, 'program')
+  if not program.is_file():
+    raise ValueError(f'--program={program} is no file; name one of Python.')
   file = places.locate(FLAGS.grid, 'grid')
   given = {name: FLAGS[name].value for name in _GIVEN if FLAGS[name].present}
   grid = {
@@ -200,7 +213,7 @@ def _prepare() -> Study:
   if FLAGS.data_dir and not any('data_dir' in c.flags for c in grid.values()):
     raise ValueError('--data_dir needs --data=tfds; no cell reads from there.')
   folder = FLAGS.folder or pathlib.Path('runs') / file.stem
-  return Study(grid, *places.locate_folders(folder, FLAGS.output))
+  return Study(grid, *places.locate_folders(folder, FLAGS.output), program)
 
 
 def _complete(own: dict[str, Any], given: dict[str, Any]) -> dict[str, Any]:

@@ -21,33 +21,19 @@ TASKS = (
   'rotation',
   'frames',
 )
-# What episodes are made of; each task takes some of them.
-EPISODE_SETTINGS = (
-  'pre_recall',
-  'recall',
-  'rows',
-  'columns',
-  'length',
-  'size',
+# What presets have for each of `MODELS`, and its value for other models.
+BY_MODEL: Mapping[str, Any] = MappingProxyType(
+  {
+    'controller_size': 128,
+    'key_strength': 10.0,
+    'store': 'sample',
+    'learning_rate': 1e-3,
+  }
 )
-# Models that are given a summary of what `store` says, where a preset has one.
-SUMMARISING = ('ntm', 'lru', 'dnc', 'associative')
-STORES = ('sample', 'mean', 'denoised')
-# How the associative memory finds the slots that it reads, if not all; and what
-# it can go without, to see what each part is good for.
-NEAREST = ('exact', 'approximate')
-ASSOCIATIVE_PARTS = (
-  'age',
-  'arrival',
-  'content',
-  'shared_keys',
-  'controller_keys',
-  'succession',
+# Options of a model's core whose default a task changes, by (model, task).
+OPTIONS: Mapping[tuple[str, str], Mapping[str, Any]] = MappingProxyType(
+  {('introspective', 'dynamic_dependency'): {'order': 'arrival'}}
 )
-# What gradients compute again rather than keep.
-RECOMPUTE = ('nothing', 'steps', 'everything')
-# Of products: what jax takes on the device, or a precision by its name.
-PRECISIONS = ('default', 'float32', 'tensorfloat32', 'bfloat16')
 
 
 def _frozen(**values: Any) -> Mapping[str, Any]:
@@ -63,9 +49,9 @@ class Preset:
       'dense'.
     dense_hidden: units of the hidden layers of the dense encoder; the decoder
       has them in the opposite order.
-    patches: (side, channels) of its layers before those, each of which maps all
-      patches of so many pixels a side alike; from the first on whose patches do
-      not fill a frame they are left out.
+    patches: (side, channels) of the layers before those. Each maps all patches
+      of side x side pixels by the same weights. The first layer whose patches
+      do not fill a frame, and those after it, are left out.
     latent_size: Z.
     prior_hidden: units of the hidden layers of the prior map.
     read_heads: R of the external memories.
@@ -73,20 +59,19 @@ class Preset:
     attention_size: hidden units of the introspection network's attention.
     word_size: W of NTM, LRU and DNC: a latent and its tag.
     key_size: K of the associative memory.
-    summary_size: of what `SUMMARISING` models get of a latent; 0 is all of it.
+    summary_size: of what models that summarise latents get of each; 0 is all.
     key_strength: of reads by content at the start, where it is learned.
     lru_strength: of the LRU's keys: 'none' (its paper's), or learned.
     store: what each model's memory is given of a latent.
-    order: of the introspection network's slots for each task.
     batch_size: sequences in a batch.
     learning_rate: Adam's for each model, for episodes of at most 100 frames.
     long_learning_rate: Adam's, for longer ones.
     gradient_norm: to which gradients are clipped.
     replicas: trained side by side with other seeds.
     steps: updates for each task.
-    episodes: of each task, its `EPISODE_SETTINGS`: pre_recall l and recall k,
-      or rows and columns of a grid and the length T of a walk, or the length T
-      of two turns and the size of frames in pixels; none of frames, whose
+    episodes: the sizes of each task's episodes: pre_recall l and recall k, or
+      rows and columns of a grid and the length T of a walk, or the length T of
+      two turns and the size of frames in pixels; none of frames, whose
       episodes are given.
     report_every: steps between two lines of the records.
   """
@@ -105,7 +90,6 @@ class Preset:
   key_strength: Mapping[str, float]
   lru_strength: Literal['none', 'softplus']
   store: Mapping[str, str]
-  order: Mapping[str, str]
   batch_size: int
   learning_rate: Mapping[str, float]
   long_learning_rate: float
@@ -118,13 +102,10 @@ class Preset:
 
 _SAMPLES = _frozen(**dict.fromkeys(MODELS, 'sample'))
 _KEY_STRENGTH = _frozen(ntm=10.0, lru=10.0, dnc=10.0, associative=8.0)
-_ORDER = _frozen(
-  **(dict.fromkeys(TASKS, 'age') | {'dynamic_dependency': 'arrival'})
-)
 
 
 def _episodes(pre_recall: int, length: int) -> Mapping[str, Mapping[str, int]]:
-  """Recall tasks with the paper's k, and walks in a map of the paper's size."""
+  """Returns sizes with the paper's k and the paper's map."""
   recall = _frozen(pre_recall=pre_recall, recall=5)
   own = {
     'navigation': _frozen(rows=4, columns=4, length=length),
@@ -157,7 +138,6 @@ PAPER = Preset(
   key_strength=_KEY_STRENGTH,
   lru_strength='none',
   store=_SAMPLES,
-  order=_ORDER,
   batch_size=10,
   learning_rate=_frozen(**dict.fromkeys(MODELS, 1e-3)),
   long_learning_rate=1e-4,
@@ -190,7 +170,6 @@ SMALL = Preset(
     dnc='denoised',
     associative='denoised',
   ),
-  order=_ORDER,
   batch_size=10,
   learning_rate=_frozen(
     **dict.fromkeys(MODELS, 1e-3) | dict.fromkeys(('ntm', 'lru', 'dnc'), 2e-3)
@@ -274,26 +253,45 @@ PAPER_PARAMETERS: Mapping[str, Mapping[str, int]] = MappingProxyType(
 
 
 def choose(name: str, channels: int) -> Preset:
-  """The preset of a name for grey (one channel) or colour frames."""
+  """Returns the preset of a name for grey (one channel) or colour frames."""
   return (PRESETS if channels == 1 else _COLOUR)[name]
 
 
-def patches(
-  preset: Preset, frame_shape: tuple[int, int, int]
-) -> tuple[tuple[int, int], ...]:
-  """Those of the preset's layers of patches that fill a frame (H, W, C)."""
-  height, width, _ = frame_shape
-  fitting = []
-  for side, channels in preset.patches:
-    if height % side or width % side:
-      break
-    height, width = height // side, width // side
-    fitting.append((side, channels))
-  return tuple(fitting)
+def for_model(preset: Preset, name: str, model: str) -> Any:
+  """Returns what a preset has for a model, one of one's own included.
+
+  Args:
+    preset: the preset.
+    name: of one of its fields; may be the same for all models.
+    model: name of the model.
+  """
+  value = getattr(preset, name)
+  if name in BY_MODEL:
+    return value.get(model, BY_MODEL[name])
+  return value
+
+
+def change(preset: Preset, model: str, values: Mapping[str, Any]) -> Preset:
+  """Returns a preset with other values.
+
+  Args:
+    preset: the preset.
+    model: whose value changes, where each model has its own.
+    values: by the names of the preset's fields.
+  """
+  return dataclasses.replace(
+    preset,
+    **{
+      name: {**getattr(preset, name), model: value}
+      if name in BY_MODEL
+      else value
+      for name, value in values.items()
+    },
+  )
 
 
 def slots(model: str, frames: int) -> int:
-  """Slots of a model's memory: as many as frames, five times that for the LRU.
+  """Returns a memory's slots: as many as frames, for the LRU five times more.
 
   Gemici et al. 2017, section 4.1.
   """

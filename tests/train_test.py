@@ -3,6 +3,7 @@
 import dataclasses
 import functools
 import types
+from typing import get_args
 
 import jax
 import jax.numpy as jnp
@@ -16,6 +17,7 @@ from gtmm_jax import presets, train
 from gtmm_jax.evaluation import metrics
 from gtmm_jax.model import build
 from gtmm_jax.model.distributions import Bernoulli
+from gtmm_jax.model.free_energy import Recompute
 from gtmm_jax.problem import Problem
 from gtmm_jax.tasks.recall import PerfectRecall
 from gtmm_jax.tasks.sources.dataset import Images
@@ -383,7 +385,7 @@ def test_means_are_over_the_batches_of_a_replica():
   )
 
 
-@pytest.mark.parametrize('recompute', presets.RECOMPUTE)
+@pytest.mark.parametrize('recompute', get_args(Recompute))
 def test_training_computes_again_what_is_asked(monkeypatch, recompute):
   asked = []
 

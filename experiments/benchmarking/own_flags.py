@@ -6,8 +6,8 @@ import re
 
 from absl import flags
 
-from gtmm_jax import presets
-from gtmm_jax.process import command, places
+from gtmm_jax.process import places
+from gtmm_jax.runs import flags as settings_flags
 
 # So that --helpshort of a program shows the flags that are defined for it here.
 flags.disclaim_key_flags()
@@ -28,54 +28,31 @@ OF_ONE_MODEL = (
 )
 
 
+# Settings of a run that have a flag here; replicas are a list.
+_SETTINGS = (
+  'task',
+  'model',
+  'preset',
+  'batch_size',
+  *settings_flags.EPISODE,
+  'store',
+  *(name for name in settings_flags.OPTIONS if name != 'order'),
+  'data',
+  'data_dir',
+  'device_megabytes',
+  'recompute',
+  'precision',
+)
+
+
 def define_flags() -> None:
   """Defines every flag of the program."""
-  flags.DEFINE_enum(
-    'task', 'perfect_recall', presets.TASKS, 'What the model watches.'
-  )
-  flags.DEFINE_enum(
-    'model', 'introspective', presets.MODELS, 'Which model is trained.'
-  )
-  flags.DEFINE_enum(
-    'preset',
-    'auto',
-    ('auto', *presets.PRESETS),
-    'Sizes: paper, small, or auto: paper where jax finds an accelerator, else '
-    'small.',
-  )
+  settings_flags.define(_SETTINGS)
   flags.DEFINE_list(
     'replicas',
     ['1', '4'],
     'Numbers of models trained side by side, each >= 1, with commas between; '
     'a row of the table for each.',
-  )
-  flags.DEFINE_integer(
-    'batch_size',
-    None,
-    'Sequences in a batch, >= 1.' + command.preset_default('batch_size'),
-  )
-  command.define_episode_flags()
-  flags.DEFINE_enum(
-    'store',
-    None,
-    presets.STORES,
-    'What the memory is given of a latent, as in run.py.'
-    + command.preset_default('store'),
-  )
-  command.define_associative_flags()
-  flags.DEFINE_string(
-    'data',
-    'bundled',
-    'Digits or characters: bundled, tfds or files:FOLDER; your own episodes, '
-    'on frames: files:FILE; as in run.py.',
-  )
-  command.define_memory_flag()
-  command.define_computing_flags()
-  flags.DEFINE_string(
-    'data_dir',
-    None,
-    'Folder in which tensorflow-datasets keeps prepared sets, for --data=tfds. '
-    'Default: its own.',
   )
   flags.DEFINE_float(
     'seconds',

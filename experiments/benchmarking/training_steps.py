@@ -5,7 +5,7 @@ import functools
 import itertools
 import tempfile
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import Any, get_args
 
 import jax
 import numpy as np
@@ -16,8 +16,10 @@ from benchmarking import cores, flops, roofline, timing
 from benchmarking.pytorch import twin
 from gtmm_jax import presets, train
 from gtmm_jax.model import build
+from gtmm_jax.model.free_energy import Recompute
 from gtmm_jax.problem import Problem
 from gtmm_jax.process import jax_settings, provenance
+from gtmm_jax.runs import flags as settings_flags
 from gtmm_jax.runs import own_frames, room
 from gtmm_jax.runs import prepare as preparation
 from gtmm_jax.runs.run import Run, replica_keys
@@ -37,15 +39,12 @@ def prepare(flags: Any, count: int) -> Run:
   Raises:
     ValueError: for what makes no sense; `OSError` where data cannot be read.
   """
-  given = dict.fromkeys(
-    field.name for field in dataclasses.fields(preparation.Request)
-  )
-  given |= {name: flags[name].value for name in given if name in flags}
-  given |= {'replicas': count, 'binarize': False, 'seed': 0}
   with tempfile.TemporaryDirectory() as folder:
     # Nothing is written there: a folder that does not exist has no old run.
-    given |= {'workdir': f'{folder}/none', 'evaluation_episodes': 1}
-    prepared = preparation.prepare(preparation.Request(**given))
+    settings = dataclasses.replace(
+      settings_flags.read(flags), replicas=count, workdir=f'{folder}/none'
+    )
+    prepared = preparation.prepare(settings)
   if flags.slots is None:
     return prepared
   return dataclasses.replace(
@@ -84,14 +83,13 @@ def memory(prepared: Run) -> list[dict[str, Any]]:
   """
   settings, rows = prepared.settings, []
   for model in presets.MODELS:
-    for recompute in presets.RECOMPUTE:
+    for recompute in get_args(Recompute):
       vae = build.temporal_vae(
         model,
         prepared.preset,
         prepared.images.training.shape[-3:],
         prepared.task.length,
         store=prepared.preset.store[model],
-        order=settings.order,
       )
       found = kept.estimate(
         vae,
@@ -188,8 +186,8 @@ def measure(
 def document(prepared: Run, seconds: float) -> dict[str, Any]:
   """What --json holds, without rows."""
   settings, device = prepared.config['settings'], prepared.config['device']
-  names = ('task', 'model', 'preset', 'batch_size', *presets.EPISODE_SETTINGS)
-  names += ('store', 'order', 'top_k', 'nearest', 'without')
+  names = ('task', 'model', 'preset', 'batch_size', *settings_flags.EPISODE)
+  names += ('store', *prepared.settings.options)
   names += ('recompute', 'precision', 'key_generator', 'x64')
   return {
     'settings': {
@@ -283,5 +281,5 @@ def _case(prepared: Run, training: Any, shape: Any) -> Any:
     frames.astype(np.float32),
     condition.astype(np.float32),
     slots(prepared) or task.length,
-    settings.order,
+    settings.options.get('order', 'age'),
   )

@@ -7,12 +7,11 @@ import subprocess
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
-from gtmm_jax import records
+from gtmm_jax import records, runs
 from gtmm_jax.process import children
 from gtmm_jax.runs import workdirs
 from studies import grid_file
 
-_RESOLVE = pathlib.Path(__file__).with_name('resolve.py')
 # Bytes at the end of metrics.jsonl that hold a whole line or two.
 _TAIL = 2**20
 # So many cells' mistakes are told.
@@ -84,13 +83,16 @@ def tell(said: Iterable[tuple[str, str]]) -> list[str]:
 
 
 def resolve(
-  grid: Mapping[str, grid_file.Cell], folder: pathlib.Path
+  grid: Mapping[str, grid_file.Cell],
+  folder: pathlib.Path,
+  program: pathlib.Path,
 ) -> list[Cell]:
-  """Resolves cells as run.py would, in a process that ends before this returns.
+  """Resolves cells as their program would, in a process that ends with this.
 
   Args:
     grid: the cells by name, with all flags that they are given.
     folder: of the study.
+    program: that runs a cell, such as run.py.
 
   Raises:
     Mistakes: if a run would end with a mistake before it compiles.
@@ -101,8 +103,8 @@ def resolve(
     'cells': {name: cell.flags for name, cell in grid.items()},
   }
   child = children.start(
-    _RESOLVE,
-    (),
+    program,
+    [runs.CHECK_CELLS],
     stdin=subprocess.PIPE,
     stdout=subprocess.PIPE,
     stderr=subprocess.PIPE,

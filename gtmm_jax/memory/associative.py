@@ -262,11 +262,7 @@ class Associative(nn.RNNCellBase):
 
 
 def require_settings(cell: Associative) -> None:
-  """Checks the settings of a cell, which does so by itself, too.
-
-  Raises:
-    ValueError: in one sentence, what was wrong and what is allowed.
-  """
+  """Checks the settings of a cell; raises `ValueError` in one sentence."""
   contract.require_sizes(cell, 'latent_size')
   contract.require_strength(cell.initial_strength)
   if isinstance(cell.without, str):
@@ -287,13 +283,14 @@ def require_settings(cell: Associative) -> None:
     )
   if cell.top_k == 1 < cell.slots:
     raise ValueError(
-      'top_k is 1; a single slot has weight one whatever is sought, so that '
-      'keys, queries and positions would get no gradient. Take 2 or more, or '
-      '0, which reads all slots.'
+      'top_k is 1; one slot always has weight one, so that keys, queries and '
+      'positions would get no gradient. Take 2 or more, or 0 for all slots.'
     )
   contract.require_one_of(
     'nearest', cell.nearest, get_args(mixed_reads.Nearest)
   )
+  if cell.nearest != 'exact' and not cell.top_k:
+    raise ValueError(f'nearest is {cell.nearest!r}, which needs top_k.')
 
 
 def _positive(asked: dict[str, Array], name: str) -> Array | None:

@@ -1,18 +1,20 @@
-"""From a model's name and a preset to the temporal VAE."""
+"""Builds a temporal VAE from the name of a model and a preset."""
 
-from typing import Any
+import inspect
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 from flax import linen as nn
 
 from gtmm_jax import presets
-from gtmm_jax.memory import associative
+from gtmm_jax.memory.associative import Associative
 from gtmm_jax.memory.dnc import DNC
 from gtmm_jax.memory.introspective import Introspective
 from gtmm_jax.memory.lru import LRU
 from gtmm_jax.memory.lstm import LSTM
-from gtmm_jax.memory.mixed_reads import Nearest
 from gtmm_jax.memory.ntm import NTM
 from gtmm_jax.model import maps, networks
 from gtmm_jax.model.temporal_vae import Store, TemporalVAE
@@ -20,6 +22,117 @@ from gtmm_jax.presets import Preset
 
 # The strides of the colour networks leave one pixel of so many.
 _LEAST_COLOUR_SIDE = 32
+# Models whose core gets a summary of a latent, where a preset has one.
+_SUMMARISING = ('ntm', 'lru', 'dnc', 'associative')
+
+
+class Sizes(NamedTuple):
+  """Sizes of a preset that a core is made of.
+
+  Attributes:
+    latent_size: features of a latent that the core gets, first of its inputs.
+    read_heads: R.
+    controller_size: LSTM units of this model.
+    attention_size: hidden units of attention by position.
+    word_size: W.
+    key_size: K.
+    key_strength: of reads by content at the start.
+    lru_strength: of the LRU's keys.
+  """
+
+  latent_size: int
+  read_heads: int
+  controller_size: int
+  attention_size: int
+  word_size: int
+  key_size: int
+  key_strength: float
+  lru_strength: str
+
+
+class Option(NamedTuple):
+  """A setting of a core that no size of a preset decides.
+
+  Attributes:
+    type: as annotated; a `Literal` lists what is allowed.
+    default: its value where none is given.
+  """
+
+  type: Any
+  default: Any
+
+
+# A model: makes a core of sizes and slots; its keyword-only parameters are the
+# core's options. The core keeps the contract of `gtmm_jax.memory.contract`.
+Make = Callable[..., nn.Module]
+
+
+def of_class(core: type[nn.Module], **sizes_of: str) -> Make:
+  """Returns the model whose core is of a class.
+
+  Args:
+    core: the class; its fields that nothing here settles are the options.
+    **sizes_of: for fields of the class, names of fields of `Sizes`. A field
+      `slots` gets the slots.
+  """
+  fields = core.__dataclass_fields__
+
+  def make(sizes: Sizes, slots: int, **options: Any) -> nn.Module:
+    values = {field: getattr(sizes, name) for field, name in sizes_of.items()}
+    if 'slots' in fields:
+      values['slots'] = slots
+    return core(**values, **options)
+
+  make.__signature__ = inspect.Signature(
+    inspect.Parameter(
+      name,
+      inspect.Parameter.KEYWORD_ONLY,
+      default=field.default,
+      annotation=field.type,
+    )
+    for name, field in fields.items()
+    if name not in (*sizes_of, 'slots', 'parent', 'name')
+  )
+  return make
+
+
+_WORDS = {
+  'word_size': 'word_size',
+  'read_heads': 'read_heads',
+  'controller_size': 'controller_size',
+  'latent_size': 'latent_size',
+  'initial_strength': 'key_strength',
+}
+_LATENTS = {
+  'latent_size': 'latent_size',
+  'read_heads': 'read_heads',
+  'controller_size': 'controller_size',
+  'attention_size': 'attention_size',
+}
+MODELS: Mapping[str, Make] = MappingProxyType(
+  {
+    'vrnn': of_class(LSTM, size='controller_size'),
+    'introspective': of_class(Introspective, **_LATENTS),
+    'ntm': of_class(NTM, **_WORDS),
+    'lru': of_class(LRU, **_WORDS, strength='lru_strength'),
+    'dnc': of_class(DNC, **_WORDS),
+    'associative': of_class(
+      Associative,
+      **_LATENTS,
+      key_size='key_size',
+      initial_strength='key_strength',
+    ),
+  }
+)
+
+
+def options(make: Make) -> dict[str, Option]:
+  """Returns a model's options by name: its keyword-only parameters."""
+  return {
+    name: Option(each.annotation, each.default)
+    for name, each in inspect.signature(make, eval_str=True).parameters.items()
+    if each.kind is inspect.Parameter.KEYWORD_ONLY
+  }
 
 
 def temporal_vae(
@@ -29,41 +142,46 @@ def temporal_vae(
   frames: int,
   *,
   store: Store = 'sample',
-  order: str = 'age',
-  top_k: int = 0,
-  nearest: Nearest = 'exact',
-  without: tuple[str, ...] = (),
+  slots: int | None = None,
+  options: Mapping[str, Any] = MappingProxyType({}),
+  models: Mapping[str, Make] = MODELS,
 ) -> TemporalVAE:
   """Builds one of the paper's models, or the one with an associative memory.
 
   Args:
-    model: one of `presets.MODELS`.
+    model: one of `models`.
     preset: its sizes.
     frame_shape: (H, W, C); C = 1 is Bernoulli, C = 3 Gaussian. The digit
       networks need H and W to be multiples of 4, the paper's for colour at
       least 32.
-    frames: of an episode; they decide the number of slots (`presets.slots`).
+    frames: of an episode.
     store: what the memory is given of a latent (see `TemporalVAE`).
-    order: of the introspection network's slots, 'age' or 'arrival'.
-    top_k: of the associative memory, like what follows (see `Associative`).
-    nearest: how it finds so many slots.
-    without: what it goes without.
+    slots: of the memory; None for what the paper has (`presets.slots`).
+    options: of the core, by the names of `options(models[model])`.
+    models: the models that there are.
 
   Returns:
     The model, without parameters.
 
   Raises:
-    ValueError: if the model has another name, or the frames another size, or
-      the associative memory settings without sense.
+    ValueError: if there is no such model, or frames of this size, or options
+      of these values, make no sense to it.
   """
+  if model not in models:
+    raise ValueError(
+      f'There is no model {model!r}; there are {", ".join(models)}.'
+    )
   encoder, decoder = _networks(preset, frame_shape)
-  is_summarised = model in presets.SUMMARISING and preset.summary_size
-  summary_size = preset.summary_size if is_summarised else 0
-  slots = presets.slots(model, frames)
-  if model == 'associative':
-    core = _associative(preset, slots, top_k, nearest, without)
-  else:
-    core = _core(model, preset, slots, order)
+  summary_size = preset.summary_size if model in _SUMMARISING else 0
+  sizes = Sizes(
+    latent_size=summary_size or preset.latent_size,
+    **{
+      name: presets.for_model(preset, name, model) for name in Sizes._fields[1:]
+    },
+  )
+  if slots is None:
+    slots = presets.slots(model, frames)
+  core = models[model](sizes, slots, **options)
   return TemporalVAE(
     core=core,
     prior_map=maps.PriorMap(preset.latent_size, preset.prior_hidden),
@@ -81,7 +199,7 @@ def temporal_vae(
 def variable_shapes(
   model: TemporalVAE, frame_shape: tuple[int, int, int], condition_size: int = 0
 ) -> Any:
-  """Shapes of a model's variables; nothing is computed.
+  """Returns the shapes of a model's variables; nothing is computed.
 
   Args:
     model: from `temporal_vae`.
@@ -100,64 +218,10 @@ def variable_shapes(
   )
 
 
-def _core(model: str, preset: Preset, slots: int, order: str) -> nn.Module:
-  if model not in presets.MODELS:
-    raise ValueError(
-      f'There is no model {model!r}; there are {", ".join(presets.MODELS)}.'
-    )
-  size = preset.controller_size[model]
-  if model == 'vrnn':
-    return LSTM(size)
-  if model == 'introspective':
-    return Introspective(
-      latent_size=preset.latent_size,
-      slots=slots,
-      read_heads=preset.read_heads,
-      controller_size=size,
-      attention_size=preset.attention_size,
-      order=order,
-    )
-  sizes = {
-    'slots': slots,
-    'word_size': preset.word_size,
-    'read_heads': preset.read_heads,
-    'controller_size': size,
-    'latent_size': preset.summary_size or preset.latent_size,
-    'initial_strength': preset.key_strength[model],
-  }
-  if model == 'ntm':
-    return NTM(**sizes)
-  if model == 'lru':
-    return LRU(**sizes, strength=preset.lru_strength)
-  return DNC(**sizes)
-
-
-def _associative(
-  preset: Preset,
-  slots: int,
-  top_k: int,
-  nearest: Nearest,
-  without: tuple[str, ...],
-) -> nn.Module:
-  core = associative.Associative(
-    latent_size=preset.summary_size or preset.latent_size,
-    slots=slots,
-    key_size=preset.key_size,
-    read_heads=preset.read_heads,
-    controller_size=preset.controller_size['associative'],
-    attention_size=preset.attention_size,
-    initial_strength=preset.key_strength['associative'],
-    top_k=top_k,
-    nearest=nearest,
-    without=without,
-  )
-  associative.require_settings(core)
-  return core
-
-
 def _networks(
   preset: Preset, frame_shape: tuple[int, int, int]
 ) -> tuple[nn.Module, nn.Module]:
+  """Returns the encoder and the decoder of frames; raises `ValueError`."""
   features = 2 * preset.latent_size
   if preset.networks == 'digit':
     if frame_shape[0] % 4 or frame_shape[1] % 4:
@@ -175,8 +239,22 @@ def _networks(
       )
     return networks.ColourEncoder(features), networks.ColourDecoder(frame_shape)
   hidden = preset.dense_hidden
-  patches = presets.patches(preset, frame_shape)
+  patches = _patches(preset, frame_shape)
   return (
     networks.DenseEncoder(hidden, features, patches),
     networks.DenseDecoder(tuple(reversed(hidden)), frame_shape, patches),
   )
+
+
+def _patches(
+  preset: Preset, frame_shape: tuple[int, int, int]
+) -> tuple[tuple[int, int], ...]:
+  """Returns the preset's layers of patches that fill a frame (H, W, C)."""
+  height, width, _ = frame_shape
+  fitting = []
+  for side, channels in preset.patches:
+    if height % side or width % side:
+      break
+    height, width = height // side, width // side
+    fitting.append((side, channels))
+  return tuple(fitting)

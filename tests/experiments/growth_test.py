@@ -15,7 +15,7 @@ import pytest
 
 import growth
 from gtmm_jax import presets
-from gtmm_jax.runs import prepare
+from gtmm_jax.runs import flags, settings
 
 _PROGRAM = pathlib.Path(growth.__file__)
 
@@ -124,7 +124,7 @@ def test_a_case_is_measured_as_it_is_named(tmp_path, monkeypatch, axis):
   monkeypatch.setattr(growth.command, 'run_logged', measured)
   row = growth._measure(case, tmp_path)
   assert row == {**case._asdict(), 'step': 1}
-  known = prepare.Request.__dataclass_fields__.keys()
+  known = {*settings.about(), *flags.EPISODE, *flags.OPTIONS}
   assert asked.keys() <= known | {'slots', 'seconds', 'json'}
   assert asked.pop('json').parent == tmp_path
   sizes = {'frames': 25, 'batch_size': 10, 'replicas': 1, 'slots': None}

@@ -1,5 +1,7 @@
 """The estimate of memory: against the compiler, and how it grows."""
 
+from typing import get_args
+
 import jax
 import jax.numpy as jnp
 import pytest
@@ -7,6 +9,7 @@ import pytest
 import kept
 from gtmm_jax import presets
 from gtmm_jax.model import build
+from gtmm_jax.model.free_energy import Recompute
 
 _SHAPE = (28, 28, 1)
 
@@ -30,7 +33,7 @@ def test_a_product_keeps_its_inputs():
 @pytest.mark.parametrize('model', presets.MODELS)
 def test_less_is_kept_where_more_is_computed_again(model):
   nothing, steps, everything = (
-    _estimate(model, 36, recompute) for recompute in presets.RECOMPUTE
+    _estimate(model, 36, recompute) for recompute in get_args(Recompute)
   )
   assert nothing.inside == steps.inside == 0 < everything.inside
   assert steps.through < nothing.through

@@ -13,7 +13,7 @@ from PIL import Image
 
 import captions
 import numbered_images
-import program_flags
+import run_settings
 import show_task
 from gtmm_jax import presets, tasks
 from gtmm_jax.runs import prepare
@@ -29,20 +29,16 @@ _SIZES = {
 }
 
 
-def _request(task='perfect_recall', **changes):
-  values = {
-    'task': task,
-    'preset': 'paper',
-    **dict.fromkeys(presets.EPISODE_SETTINGS),
-    'data': 'bundled',
-    'data_dir': None,
-    'binarize': False,
-    'held_out': False,
-    'episodes': 2,
-    'seed': 3,
-    'output': None,
-  }
-  return show_task.Request(**{**values, **changes})
+def _request(
+  task='perfect_recall',
+  held_out=False,
+  episodes=2,
+  output=None,
+  **changes,
+):
+  values = {'task': task, 'preset': 'paper', 'seed': 3, **changes}
+  settings = run_settings.make(**values)
+  return show_task.Request(settings, held_out, episodes, output)
 
 
 @pytest.fixture
@@ -251,17 +247,15 @@ def test_a_folder_that_may_not_be_written_is_told(tmp_path):
     show_task.prepare(_request(output=str(tmp_path / 'sheet')))
 
 
-def test_every_field_of_a_request_has_a_flag_with_its_default():
-  names = show_task.Request.__dataclass_fields__
-  expected = _request(episodes=4, seed=0)
-  assert program_flags.defaults(_PROGRAM, names) == {
-    name: getattr(expected, name) for name in names
-  }
-
-
 def test_help_shows_every_flag(tmp_path):
   result = _run(tmp_path, '--helpshort')
-  for name in show_task.Request.__dataclass_fields__:
+  for name in (
+    *show_task._SETTINGS,
+    'preset',
+    'held_out',
+    'episodes',
+    'output',
+  ):
     assert re.search(rf'^\s+--(\[no\])?{name}:', result.stdout, re.MULTILINE), (
       name
     )

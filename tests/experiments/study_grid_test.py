@@ -5,22 +5,12 @@ import pathlib
 
 import pytest
 
+import run_settings
 from gtmm_jax import presets
-from gtmm_jax.runs import prepare, settings
+from gtmm_jax.runs import resolve
 from studies import grid_file
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-
-# Flags of run.py that are not given.
-_ABSENT = {
-  **dict.fromkeys(prepare.Request.__dataclass_fields__),
-  'preset': 'small',
-  'recompute': 'nothing',
-  'precision': 'default',
-  'binarize': False,
-  'seed': 0,
-  'evaluation_episodes': 500,
-}
 
 
 def _grid(folder, content):
@@ -169,8 +159,5 @@ def test_committed_grids_name_what_there_is():
     for flags, _ in grid_file.read(grid).values():
       assert flags['task'] in presets.TASKS
       assert flags['model'] in presets.MODELS
-      given = {**_ABSENT, **flags}
-      assert given.keys() == _ABSENT.keys()
-      for name in ('workdir', 'data', 'data_dir', 'device_megabytes'):
-        assert given.pop(name) is None
-      settings.resolve(given.pop('preset'), {}, **given)
+      assert not {'workdir', 'data', 'data_dir'} & flags.keys()
+      resolve.resolve(run_settings.make(**flags), flags['preset'])

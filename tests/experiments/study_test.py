@@ -28,6 +28,7 @@ def config(flags):
     'settings': {'task': flags['task'], 'model': flags['model'],
                  'steps': int(flags['steps']),
                  'seed': int(flags.get('seed', 0)), 'device_megabytes': None},
+    'option_defaults': {},
     'versions': {'jax': '1.2.3'},
     'device': {'kind': 'cpu'},
     'data': {'source': 'drawn, from ' + given.partition(':')[2] + ': 3 digits',
@@ -37,8 +38,8 @@ def config(flags):
   }
 """
 
-# Stands for resolve.py: refuses steps below 1, and other settings than
-# those in the workdir.
+# Stands for run.py --check_cells: refuses steps below 1, and settings other
+# than those in the workdir.
 _RESOLVE = (
   _CONFIG
   + """
@@ -129,22 +130,28 @@ def _study(folder, grid, *flags):
 
 
 def _start(folder, grid, run, *flags, **variables):
-  """study.py, with stand-ins for run.py and study_resolve.py."""
-  (folder / 'run.py').write_text(run)
+  """Starts study.py, with a stand-in for run.py and what it resolves."""
+  check = (
+    'import sys\n'
+    'if sys.argv[1:] == ["--check_cells"]:\n'
+    '  import resolve\n'
+    '  sys.exit()\n'
+  )
+  (folder / 'run.py').write_text(check + run)
   (folder / 'resolve.py').write_text(_RESOLVE)
   program = (
     f'import pathlib, sys; sys.path.insert(0, {str(ROOT / "experiments")!r})\n'
     'import atexit, signal, study\n'
     'from gtmm_jax.process import command, signals\n'
-    'from studies import cell_records\n'
     # A shell has what it runs in the background ignore interrupts.
     'signal.signal(signal.SIGINT, signal.default_int_handler)\n'
     'signals.watch(signals.GOES_ON)\n'
-    # It would take a device's memory from its runs.
-    'atexit.register(lambda: print("jax", "jax" in sys.modules))\n'
+    # They would take a device's memory from its runs.
+    'import jax\n'
+    'from jax._src.xla_bridge import backends_are_initialized\n'
+    'atexit.register(lambda: print("devices", backends_are_initialized()))\n'
     'from absl import app\n'
     'study._RUN = pathlib.Path("run.py").absolute()\n'
-    'cell_records._RESOLVE = pathlib.Path("resolve.py").absolute()\n'
     'study.define_flags()\n'
     'app.run(study.main, flags_parser=command.parse_flags)\n'
   )
@@ -205,7 +212,7 @@ def test_a_study_runs_what_is_left_and_makes_the_table(tmp_path):
   assert first.stdout.count('predictable / new 0.550') == 4
   for task in ('perfect_recall', 'navigation'):
     assert (folder / f'table-{task}.png').stat().st_size > 10_000
-  assert first.stdout.count('begins') == 4 and 'jax False' in first.stdout
+  assert first.stdout.count('begins') == 4 and 'devices False' in first.stdout
   (folder / 'table.json').unlink()
   again = _study(tmp_path, grid)
   assert again.returncode == 0, again.stderr

@@ -1,7 +1,6 @@
 """The associative memory against a plain loop, and what its parts are for."""
 
 import itertools
-from typing import get_args
 
 import jax
 import jax.numpy as jnp
@@ -9,7 +8,6 @@ import numpy as np
 import pytest
 
 import plain_loops
-from gtmm_jax import presets
 from gtmm_jax.memory import contract, interface, mixed_reads
 from gtmm_jax.memory.associative import PARTS, Associative
 from plain_loops import affine, sigmoid, softplus
@@ -419,6 +417,7 @@ def _corrects_queries(core: Associative) -> bool:
     ({'top_k': -1}, 'top_k is -1'),
     ({'top_k': 1}, 'would get no gradient'),
     ({'nearest': 'any'}, "nearest is 'any'"),
+    ({'nearest': 'approximate'}, 'needs top_k'),
     ({'initial_strength': 0.5}, 'initial_strength is 0.5'),
     ({'slots': 0}, 'slots is 0'),
   ],
@@ -431,8 +430,3 @@ def test_settings_without_sense_are_refused(settings, message):
       make().initialize_carry(jax.random.key(0), (WIDTH,)),
       jnp.zeros(WIDTH),
     )
-
-
-def test_flags_name_what_the_core_has():
-  assert presets.ASSOCIATIVE_PARTS == PARTS
-  assert get_args(mixed_reads.Nearest) == presets.NEAREST

@@ -1,9 +1,13 @@
 """Presets and what is built of them: the paper's settings, and each flag's."""
 
+from typing import get_args
+
 import pytest
 
 from gtmm_jax import presets
+from gtmm_jax.memory.lstm import LSTM
 from gtmm_jax.model import build
+from gtmm_jax.model.temporal_vae import Store
 
 _SHAPE = (28, 28, 1)
 
@@ -21,10 +25,6 @@ def test_the_paper_preset_is_the_papers(preset):
   assert preset.networks == ('digit' if is_grey else 'colour')
   assert preset.store == dict.fromkeys(everyone, 'sample')
   assert preset.lru_strength == 'none'
-  assert preset.order == {
-    task: 'arrival' if task == 'dynamic_dependency' else 'age'
-    for task in presets.TASKS
-  }
   assert preset.gradient_norm == 10
   assert set(preset.steps.values()) == {100_000}
   for task, sizes in preset.episodes.items():
@@ -44,32 +44,49 @@ def test_memories_have_as_many_slots_as_frames_the_lru_five_times():
     assert getattr(core, 'slots', slots) == slots
 
 
-@pytest.mark.parametrize('order', ['age', 'arrival'])
-def test_the_order_of_slots_reaches_the_core(order):
-  vae = build.temporal_vae(
-    'introspective', presets.SMALL, _SHAPE, 6, order=order
-  )
-  assert vae.core.order == order
+def test_options_are_what_no_size_decides_and_reach_the_core():
+  options = {name: build.options(make) for name, make in build.MODELS.items()}
+  assert not options['vrnn']
+  assert options['introspective']['order'].default == 'age'
+  assert presets.OPTIONS == {
+    ('introspective', 'dynamic_dependency'): {'order': 'arrival'}
+  }
+  for name, values in (
+    ('introspective', {'order': 'arrival'}),
+    ('dnc', {'write_heads': 2, 'usage_gradient': False}),
+    ('associative', {'top_k': 3, 'without': ('age', 'succession')}),
+  ):
+    assert values.keys() <= options[name].keys()
+    core = build.temporal_vae(
+      name, presets.SMALL, _SHAPE, 6, options=values
+    ).core
+    assert {option: getattr(core, option) for option in values} == values
 
 
-@pytest.mark.parametrize('nearest', presets.NEAREST)
-def test_settings_of_the_associative_memory_reach_the_core(nearest):
-  core = build.temporal_vae(
-    'associative',
-    presets.SMALL,
-    _SHAPE,
-    6,
-    top_k=3,
-    nearest=nearest,
-    without=('age', 'succession'),
-  ).core
-  assert (core.top_k, core.nearest) == (3, nearest)
-  assert core.without == ('age', 'succession')
-  assert (core.initial_strength, core.key_size) == (8.0, 64)
+def test_a_model_of_ones_own_gets_sizes_slots_and_options():
+  def make(sizes, slots, *, more: int = 0):
+    return LSTM(sizes.controller_size + slots + more)
+
+  assert build.options(make) == {'more': build.Option(int, 0)}
+  models = {'mine': make}
+  sizes = presets.change(presets.SMALL, 'mine', {'controller_size': 7})
+  for more, slots, size in ((0, None, 13), (5, 4, 16)):
+    core = build.temporal_vae(
+      'mine',
+      sizes,
+      _SHAPE,
+      6,
+      slots=slots,
+      options={'more': more},
+      models=models,
+    ).core
+    assert core == LSTM(size)
+  with pytest.raises(ValueError, match="no model 'dnc'; there are mine"):
+    build.temporal_vae('dnc', sizes, _SHAPE, 6, models=models)
 
 
 @pytest.mark.parametrize('model', presets.MODELS)
-@pytest.mark.parametrize('store', presets.STORES)
+@pytest.mark.parametrize('store', get_args(Store))
 def test_what_is_stored_reaches_the_model(model, store):
   vae = build.temporal_vae(model, presets.SMALL, _SHAPE, 6, store=store)
   assert vae.store == store

@@ -2,6 +2,7 @@
 
 import dataclasses
 import functools
+from typing import get_args
 
 import jax
 import jax.numpy as jnp
@@ -10,6 +11,7 @@ import pytest
 
 from gtmm_jax import presets
 from gtmm_jax.model import build, generate
+from gtmm_jax.model.temporal_vae import Store
 
 _LENGTH, _WATCHED, _BATCH, _LATENT = 6, 3, 3, 4
 _DREAMED = _LENGTH - _WATCHED
@@ -22,7 +24,7 @@ _TINY = dataclasses.replace(
   controller_size=dict.fromkeys(presets.MODELS, 8),
   attention_size=8,
 )
-_CASES = [(name, store) for name in presets.MODELS for store in presets.STORES]
+_CASES = [(name, store) for name in presets.MODELS for store in get_args(Store)]
 _cases = pytest.mark.parametrize(('name', 'store'), _CASES)
 _VARIANCE = np.array([0.0, 0.3, 0.8, 1.5], np.float32)
 

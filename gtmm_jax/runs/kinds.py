@@ -1,0 +1,187 @@
+"""The models and tasks that a program knows: the built-in ones, and its own."""
+
+import dataclasses
+import inspect
+import typing
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+from flax import linen as nn
+
+from gtmm_jax import tasks
+from gtmm_jax.model import build
+
+# What a task has beside its sizes (see `gtmm_jax.tasks.episode`).
+_CONTRACT = ('sample', 'length', 'prefix', 'condition_size', 'asks')
+# Updates of a task of one's own that does not say how many.
+_STEPS = 2_000
+
+
+class Kinds(NamedTuple):
+  """The models and tasks of a program.
+
+  Attributes:
+    models: functions that make a core, by name (see `build.Make`).
+    tasks: classes, by name (see `gtmm_jax.tasks.episode`).
+  """
+
+  models: Mapping[str, build.Make]
+  tasks: Mapping[str, type]
+
+
+BUILT_IN = Kinds(build.MODELS, MappingProxyType(tasks.TASKS))
+
+
+def with_own(
+  models: Mapping[str, build.Make], tasks: Mapping[str, type]
+) -> Kinds:
+  """Returns the built-in models and tasks, and those of one's own.
+
+  Args:
+    models: functions (sizes, slots, *, option=default, ...) -> core.
+    tasks: frozen dataclasses. Fields that are whole numbers are the sizes of an
+      episode; a class attribute `steps` says for how long to train.
+
+  Raises:
+    ValueError: if a name is taken, or one of them is not as it has to be.
+  """
+  for what, own, built_in in (
+    ('model', models, BUILT_IN.models),
+    ('task', tasks, BUILT_IN.tasks),
+  ):
+    for name in own:
+      if name in built_in:
+        raise ValueError(
+          f'There is a built-in {what} {name!r}; give yours another name.'
+        )
+      if not (name.isidentifier() and name.isascii()):
+        raise ValueError(
+          f'{name!r} cannot name a {what}; take letters, digits and _.'
+        )
+  for name, make in models.items():
+    _require_model(name, make)
+  for name, task in tasks.items():
+    _require_task(name, task)
+  return Kinds({**BUILT_IN.models, **models}, {**BUILT_IN.tasks, **tasks})
+
+
+def _require_model(name: str, make: build.Make) -> None:
+  """Raises `ValueError` unless a model can be called, and has defaults."""
+  if not callable(make):
+    raise ValueError(
+      f'The model {name} is {make!r}; it must be a function of sizes and slots '
+      f'that returns a core.'
+    )
+  try:
+    inspect.signature(make).bind(None, 1)
+  except TypeError as error:
+    raise ValueError(
+      f'The model {name} cannot be called with sizes and slots ({error}).'
+    ) from error
+  for option, (_, default) in build.options(make).items():
+    if default is inspect.Parameter.empty:
+      raise ValueError(
+        f'The option {option} of the model {name} has no default; give it one.'
+      )
+
+
+def _require_task(name: str, task: type) -> None:
+  """Raises `ValueError` unless a class has what a task has to have."""
+  if not (isinstance(task, type) and dataclasses.is_dataclass(task)):
+    raise ValueError(f'The task {name} is {task!r}; it must be a dataclass.')
+  has = {*dir(task), *task.__dataclass_fields__}
+  lacking = [each for each in _CONTRACT if each not in has]
+  if lacking:
+    raise ValueError(
+      f'The task {name} lacks {" and ".join(lacking)}; a task has '
+      f'{", ".join(_CONTRACT)}.'
+    )
+
+
+def sizes(task: type) -> dict[str, Any]:
+  """Returns the sizes of a task's episodes, with the defaults of its class.
+
+  Args:
+    task: its class; whole-numbered fields are sizes, but for the width of the
+      condition, which data decide.
+
+  Returns:
+    Defaults by name, `dataclasses.MISSING` where there is none.
+  """
+  types = typing.get_type_hints(task)
+  return {
+    field.name: field.default
+    for field in dataclasses.fields(task)
+    if types[field.name] is int and field.name != 'condition_size'
+  }
+
+
+def all_sizes(kinds: Kinds) -> list[str]:
+  """Returns the names of the sizes of all tasks' episodes, each once."""
+  names = [name for task in kinds.tasks.values() for name in sizes(task)]
+  return list(dict.fromkeys(names))
+
+
+def steps(task: type) -> int:
+  """Returns the updates of a task of one's own."""
+  return getattr(task, 'steps', _STEPS)
+
+
+def channels(task: type) -> int:
+  """Returns the channels of a task's frames: 1, grey, or 3."""
+  return getattr(task, 'channels', 1)
+
+
+def require_core(model: str, core: nn.Module, features: int) -> None:
+  """Checks that a core keeps the contract; nothing is computed.
+
+  Args:
+    model: its name, for the message.
+    core: without parameters.
+    features: of an input.
+
+  Raises:
+    ValueError: if it fails, or what it returns has other shapes or types.
+  """
+  for batch in ((), (2,), (2, 3)):
+    try:
+      carry, (new, context) = _shapes(core, (*batch, features))
+    except Exception as error:
+      reason = (str(error).splitlines() or [type(error).__name__])[0]
+      raise ValueError(
+        f'The core of {model} fails on inputs of shape {(*batch, features)}: '
+        f'{reason}'
+      ) from error
+    leaves = jax.tree.leaves(carry)
+    if any(leaf.shape[: len(batch)] != batch for leaf in leaves):
+      wrong = 'a carry whose leaves do not all begin with the batch axes'
+    elif jax.tree.map(_kind, carry) != jax.tree.map(_kind, new):
+      wrong = 'a carry of other shapes or types than the one that it got'
+    elif not hasattr(context, 'shape') or context.shape[:-1] != batch:
+      wrong = 'a context that is not one array [..., P] with the batch axes'
+    else:
+      continue
+    raise ValueError(
+      f'The core of {model} returns {wrong}, for inputs of shape '
+      f'{(*batch, features)}; see gtmm_jax/memory/contract.py.'
+    )
+
+
+def _shapes(core: nn.Module, shape: tuple[int, ...]) -> tuple[Any, Any]:
+  """Returns the shapes of a core's first carry, and of what a call returns."""
+  key = jax.random.key(0)
+  carry = jax.eval_shape(lambda: core.initialize_carry(key, shape))
+  inputs = jax.ShapeDtypeStruct(shape, jnp.float32)
+  returned, _ = jax.eval_shape(
+    lambda carry, inputs: core.init_with_output(key, carry, inputs),
+    carry,
+    inputs,
+  )
+  return carry, returned
+
+
+def _kind(leaf: Any) -> tuple[Any, ...]:
+  return leaf.shape, leaf.dtype

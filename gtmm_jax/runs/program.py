@@ -1,0 +1,81 @@
+"""The program that trains a model on a task: its flags, and what it refuses."""
+
+import functools
+import sys
+from collections.abc import Mapping
+
+import jax
+from absl import app, flags
+
+from gtmm_jax import runs
+from gtmm_jax.checkpoints import CheckpointMismatch
+from gtmm_jax.model.build import Make
+from gtmm_jax.process import command, compilation_cache, signals
+from gtmm_jax.runs import cells, prepare, session, training
+from gtmm_jax.runs import flags as flags_module
+from gtmm_jax.runs import kinds as kinds_module
+from gtmm_jax.runs.kinds import BUILT_IN, Kinds
+from gtmm_jax.runs.workdirs import CannotGoOn
+from gtmm_jax.tasks.sources.dataset import DataError
+
+# So that --helpshort of a program shows the flags that are defined for it here.
+flags.disclaim_key_flags()
+
+
+def start(models: Mapping[str, Make], tasks: Mapping[str, type]) -> None:
+  """Runs the program, with models and tasks beside the built-in ones."""
+  try:
+    kinds = kinds_module.with_own(models, tasks)
+  except ValueError as error:
+    command.fail(error)
+  define = functools.partial(define_flags, kinds)
+  if sys.argv[1:] == [runs.CHECK_CELLS]:
+    cells.answer(define, kinds)
+    return
+  define()
+  app.run(lambda _: run(kinds), flags_parser=command.parse_flags)
+
+
+def define_flags(kinds: Kinds = BUILT_IN) -> None:
+  """Defines every flag of the program."""
+  flags_module.define(kinds=kinds)
+  compilation_cache.define_flag()
+
+
+def run(kinds: Kinds) -> None:
+  """Prepares, trains and concludes what flags ask for; tells of mistakes."""
+  compilation_cache.use(flags.FLAGS.compilation_cache)
+  try:
+    settings = flags_module.read(kinds=kinds)
+    prepared = prepare.prepare(settings, kinds)
+  except (ValueError, OSError) as error:
+    command.fail(error)
+  try:
+    session.complete(prepared)
+  except (
+    CannotGoOn,
+    CheckpointMismatch,
+    DataError,
+    training.NoReplicaLeft,
+  ) as error:
+    command.fail(error)
+  except OSError as error:
+    reason = str(error)
+    if error.filename and error.strerror:
+      reason = f'{error.filename}: {error.strerror}'
+    command.fail(
+      f'{reason}. What was written before is kept: the same command goes on '
+      f'from the last checkpoint.'
+    )
+  except jax.errors.JaxRuntimeError as error:
+    if 'RESOURCE_EXHAUSTED' not in str(error):
+      raise
+    reason = str(error).split('\n')[0]
+    command.fail(
+      f'The device has too little memory ({reason}). Go on here with '
+      f'--recompute=everything and --evaluate_every=0, which keep less; or '
+      f'name another --workdir and take fewer --replicas or a smaller '
+      f'--batch_size.'
+    )
+  except signals.Stopped as stopped:
+    signals.leave(stopped)

@@ -1,0 +1,192 @@
+"""Resolves settings: fills in what the preset decides, and checks the rest."""
+
+import dataclasses
+from typing import Any
+
+from gtmm_jax import presets
+from gtmm_jax.model import build
+from gtmm_jax.runs import kinds as kinds_module
+from gtmm_jax.runs.kinds import BUILT_IN, Kinds
+from gtmm_jax.runs.settings import LARGEST, Settings, about
+from gtmm_jax.tasks.sources import frame_files
+
+# Frames from which on the paper's lower learning rate applies.
+_LONG_EPISODE = 100
+
+
+def resolve(
+  unresolved: Settings,
+  preset: str,
+  header: frame_files.Header | None = None,
+  kinds: Kinds = BUILT_IN,
+) -> Settings:
+  """Fills in what the settings leave to a preset.
+
+  Args:
+    unresolved: as flags say.
+    preset: 'paper' or 'small'.
+    header: of the file that episodes are read from, if they are.
+    kinds: the models and tasks of the program.
+
+  Returns:
+    The settings.
+
+  Raises:
+    ValueError: names the setting that makes no sense, and what does.
+  """
+  check(unresolved, kinds)
+  settings = dataclasses.replace(
+    unresolved, preset=preset, shape=header.shape if header else None
+  )
+  chosen = sized(settings, kinds)
+  settings = dataclasses.replace(
+    settings,
+    episode=_episode(settings, chosen, header, kinds),
+    options=_options(settings, kinds),
+  )
+  length = make_task(settings, header, kinds).length
+  rate = presets.for_model(chosen, 'learning_rate', settings.model)
+  task = kinds.tasks[settings.task]
+  defaults = {
+    'steps': chosen.steps.get(settings.task, kinds_module.steps(task)),
+    'replicas': chosen.replicas,
+    'batch_size': chosen.batch_size,
+    'store': presets.for_model(chosen, 'store', settings.model),
+    'report_every': chosen.report_every,
+    'learning_rate': (
+      chosen.long_learning_rate if length > _LONG_EPISODE else rate
+    ),
+  }
+  return dataclasses.replace(
+    settings,
+    **{
+      name: value
+      for name, value in defaults.items()
+      if getattr(settings, name) is None
+    },
+  )
+
+
+def sized(settings: Settings, kinds: Kinds = BUILT_IN) -> presets.Preset:
+  """Returns the preset of settings that name one, with the sizes they set."""
+  channels = kinds_module.channels(kinds.tasks[settings.task])
+  if settings.shape is not None:
+    channels = settings.shape[-1]
+  chosen = presets.choose(settings.preset, channels)
+  return presets.change(chosen, settings.model, settings.sizes)
+
+
+def make_task(
+  settings: Settings,
+  header: frame_files.Header | None = None,
+  kinds: Kinds = BUILT_IN,
+) -> Any:
+  """Makes the task with its sizes.
+
+  Args:
+    settings: of the run, whose sizes of episodes are resolved.
+    header: of the file that episodes are read from, if they are.
+    kinds: the models and tasks of the program.
+
+  Raises:
+    ValueError: if they make no sense.
+  """
+  task = kinds.tasks[settings.task]
+  values = dict(settings.episode)
+  channels = settings.shape[-1] if header else kinds_module.channels(task)
+  if settings.binarize:
+    if channels > 1:
+      raise ValueError(
+        f'--binarize means nothing to {settings.task}; its frames are coloured.'
+      )
+    if 'binarize' not in task.__dataclass_fields__:
+      raise ValueError(f'--binarize means nothing to {settings.task}.')
+    values['binarize'] = True
+  if header:
+    values['condition_size'] = header.condition_size
+  return task(**values)
+
+
+def check(settings: Settings, kinds: Kinds = BUILT_IN) -> None:
+  """Checks what does not depend on the preset; None is what it decides.
+
+  Raises:
+    ValueError: names the setting that makes no sense, and what does.
+  """
+  for name, known in (('model', kinds.models), ('task', kinds.tasks)):
+    value = getattr(settings, name)
+    if value not in known:
+      raise ValueError(f'--{name} is {value}; there are {", ".join(known)}.')
+  for name, (_, known) in about().items():
+    value = getattr(settings, name)
+    if value is None or isinstance(value, str | bool):
+      continue
+    if value < known.least:
+      raise ValueError(
+        f'--{name} is {value}; it must be at least {known.least}.'
+      )
+    if value > known.most:
+      raise ValueError(f'--{name} is {value}; it must be at most {known.most}.')
+  for name, value in settings.episode.items():
+    if value > LARGEST:
+      raise ValueError(f'--{name} is {value}; it must be at most {LARGEST}.')
+  # Written so that "not a number" fails, too.
+  rate = settings.learning_rate
+  if rate is not None and not 0 < rate < 1:
+    raise ValueError(f'--learning_rate is {rate}; it must lie between 0 and 1.')
+
+
+def _episode(
+  settings: Settings,
+  preset: presets.Preset,
+  header: frame_files.Header | None,
+  kinds: Kinds,
+) -> dict[str, int]:
+  """Returns the sizes of episodes; raises where the task has no such size."""
+  sizes = kinds_module.sizes(kinds.tasks[settings.task])
+  if header:
+    sizes = {}
+  sizes |= preset.episodes.get(settings.task, {})
+  for name in settings.episode:
+    if name not in sizes:
+      flags = ' and '.join(f'--{each}' for each in sizes)
+      raise ValueError(
+        f'--{name} means nothing to {settings.task}; its episodes are set by '
+        f'{flags or "the file that --data names"}.'
+      )
+  sizes |= settings.episode
+  for name, value in sizes.items():
+    if value is dataclasses.MISSING:
+      raise ValueError(f'--{name} is missing; {settings.task} has no default.')
+  return sizes | ({'length': header.length} if header else {})
+
+
+def _options(settings: Settings, kinds: Kinds) -> dict[str, Any]:
+  """Returns the options of the core; raises where it has no such option."""
+  options = default_options(settings, kinds)
+  for name in settings.options:
+    if name not in options:
+      others = models_with(name, kinds)
+      raise ValueError(
+        f'--{name} means nothing to {settings.model}; it is of '
+        f'{" and ".join(others)}.'
+      )
+  return options | settings.options
+
+
+def default_options(settings: Settings, kinds: Kinds) -> dict[str, Any]:
+  """Returns the options of a model's core where none is set."""
+  options = build.options(kinds.models[settings.model])
+  return {
+    **{name: option.default for name, option in options.items()},
+    **presets.OPTIONS.get((settings.model, settings.task), {}),
+  }
+
+
+def models_with(option: str, kinds: Kinds) -> list[str]:
+  """Returns the names of the models whose core has an option."""
+  return [
+    model
+    for model, make in kinds.models.items()
+    if option in build.options(make)
+  ]

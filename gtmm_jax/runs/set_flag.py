@@ -1,0 +1,189 @@
+"""Reads --set=NAME=VALUE: sizes, options of the core, the learning rate."""
+
+import dataclasses
+import difflib
+import re
+import types
+import typing
+from collections.abc import Sequence
+from typing import Any, Literal, get_args, get_origin
+
+from gtmm_jax import presets
+from gtmm_jax.model import build
+from gtmm_jax.runs import resolve
+from gtmm_jax.runs.kinds import Kinds
+from gtmm_jax.runs.settings import LARGEST, Settings, about
+
+# What a preset has that is no size: a flag sets it, or the task decides.
+_SCHEDULE = (
+  'store',
+  'batch_size',
+  'learning_rate',
+  'long_learning_rate',
+  'replicas',
+  'steps',
+  'episodes',
+  'report_every',
+)
+# Sizes that may be zero, which stands for none.
+_MAY_BE_ZERO = ('summary_size',)
+
+
+def sizes() -> dict[str, Any]:
+  """Returns the sizes of a preset that can be set, with their types."""
+  hints = typing.get_type_hints(presets.Preset)
+  return {
+    name: get_args(kind)[1] if name in presets.BY_MODEL else kind
+    for name, kind in hints.items()
+    if name not in _SCHEDULE
+  }
+
+
+def apply(settings: Settings, texts: Sequence[str], kinds: Kinds) -> Settings:
+  """Returns the settings with what --set says.
+
+  Args:
+    settings: what the other flags say.
+    texts: the values of --set, NAME=VALUE each.
+    kinds: the models and tasks of the program.
+
+  Raises:
+    ValueError: if a name is unknown, or given twice, or a value makes no sense.
+  """
+  if settings.model not in kinds.models:
+    raise ValueError(
+      f'--model is {settings.model}; there are {", ".join(kinds.models)}.'
+    )
+  options = build.options(kinds.models[settings.model])
+  type_of = {
+    **sizes(),
+    'slots': int,
+    'learning_rate': float,
+    **{name: option.type for name, option in options.items()},
+  }
+  values: dict[str, Any] = {}
+  for text in texts:
+    name, sign, value = text.partition('=')
+    if not sign:
+      raise ValueError(
+        f'--set={text} has no value; write --set=NAME=VALUE, as in '
+        f'--set=latent_size=64.'
+      )
+    if name not in type_of:
+      raise ValueError(_unknown(name, settings.model, list(type_of), kinds))
+    if name in values:
+      raise ValueError(f'--set gives {name} twice; give it once.')
+    if name in settings.options or (
+      name == 'learning_rate' and settings.learning_rate is not None
+    ):
+      raise ValueError(
+        f'{name} is given by --{name} and by --set; give it once.'
+      )
+    values[name] = _parse(name, value, type_of[name])
+  return dataclasses.replace(
+    settings,
+    set=tuple(sorted(texts)),
+    slots=values.pop('slots', settings.slots),
+    learning_rate=values.pop('learning_rate', settings.learning_rate),
+    options={
+      **settings.options,
+      **{name: value for name, value in values.items() if name in options},
+    },
+    sizes={
+      name: value for name, value in values.items() if name not in options
+    },
+  )
+
+
+def _unknown(name: str, model: str, names: list[str], kinds: Kinds) -> str:
+  """Returns what is said of a name that --set does not know."""
+  models = resolve.models_with(name, kinds)
+  if models:
+    return (
+      f'--set={name} means nothing to {model}; it is of {" and ".join(models)}.'
+    )
+  if name in about():
+    return f'--set={name}: {name} is a flag of its own; write --{name}=VALUE.'
+  nearest = difflib.get_close_matches(name, names, 1)
+  known = f'did you mean {nearest[0]}?' if nearest else ', '.join(sorted(names))
+  hint = '' if nearest else 'there are '
+  return f'--set={name}: there is no such setting; {hint}{known}'
+
+
+def _parse(name: str, text: str, kind: Any) -> Any:
+  """Reads a value of a type; raises `ValueError` where it is of another."""
+  try:
+    value = _value(text, kind)
+    is_sensible = _is_sensible(value, name)
+  except ValueError:
+    is_sensible = False
+  if not is_sensible:
+    raise ValueError(
+      f'--set={name}={text}: {name} must be {_described(name, kind)}.'
+    )
+  return value
+
+
+def _value(text: str, kind: Any) -> Any:
+  """Reads a value of a type; raises `ValueError` where it is of another."""
+  origin, arguments = get_origin(kind), get_args(kind)
+  if origin is Literal:
+    if text not in arguments:
+      raise ValueError(text)
+    return text
+  if origin in (typing.Union, types.UnionType):
+    if text == 'none' and type(None) in arguments:
+      return None
+    return _value(text, next(a for a in arguments if a is not type(None)))
+  if origin is tuple and arguments[-1] is Ellipsis:
+    words = [] if text in ('', 'none') else text.split('+')
+    return tuple(_value(word, arguments[0]) for word in words)
+  if origin is tuple:
+    words = text.split('x')
+    return tuple(map(_value, words, arguments, strict=True))
+  if kind is bool and text.lower() in ('true', 'false'):
+    return text.lower() == 'true'
+  if kind is int and not re.fullmatch(r'-?\d+', text, re.ASCII):
+    raise ValueError(text)
+  if kind is str and not re.fullmatch(r'[\w.,+-]+', text):
+    raise ValueError(text)
+  if kind not in (int, float, str):
+    raise ValueError(text)
+  return kind(text)
+
+
+def _is_sensible(value: Any, name: str) -> bool:
+  """Says whether numbers are finite, and those of sizes above zero."""
+  if isinstance(value, tuple):
+    return all(_is_sensible(each, name) for each in value)
+  if isinstance(value, bool) or not isinstance(value, int | float):
+    return True
+  # Written so that "not a number" fails, too.
+  if not abs(value) <= LARGEST:
+    return False
+  return not _is_size(name) or value > 0 or value == 0 and name in _MAY_BE_ZERO
+
+
+def _is_size(name: str) -> bool:
+  return name in sizes() or name == 'slots'
+
+
+def _described(name: str, kind: Any) -> str:
+  """Returns what a value of a type is, for people."""
+  origin, arguments = get_origin(kind), get_args(kind)
+  if origin is Literal:
+    return ' or '.join(map(str, arguments))
+  if origin in (typing.Union, types.UnionType):
+    others = [_described(name, a) for a in arguments if a is not type(None)]
+    return f'{" or ".join(others)}, or none'
+  if origin is tuple and arguments[-1] is Ellipsis:
+    return f'none, or, with + between, each {_described(name, arguments[0])}'
+  if origin is tuple:
+    return 'numbers with x between, as in 4x32'
+  if kind is bool:
+    return 'true or false'
+  number = {int: 'a whole number', float: 'a number'}.get(kind)
+  if number is None:
+    return 'letters, digits and . , + -'
+  bound = ' from 0 on' if name in _MAY_BE_ZERO else ' above 0'
+  return number + (bound if _is_size(name) else '')
