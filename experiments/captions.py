@@ -1,8 +1,8 @@
-"""What stands below the frames of a sheet of episodes, and what it means."""
+"""Captions below the frames of a sheet of episodes, and notes on them."""
 
 from typing import Any
 
-# Of navigation's actions, in their order.
+# For navigation's actions, in their order.
 _ARROWS = '↑↓←→'
 _REPEAT = '=n: frame n again'
 NOTES = {
@@ -22,10 +22,11 @@ NOTES = {
 
 
 def below(episode: Any) -> list[str]:
-  """What stands below each frame of one episode, `Episode` of arrays [T, ...].
+  """Returns the captions of the frames of an `Episode` of arrays [T, ...].
 
-  The action that led there, where the condition `[T, A]` has actions; '=n' for
-  a repeat of frame n, counted from 1; 'a c' where any image of class c answers.
+  A caption has the action that led to the frame, where the condition [T, A]
+  has actions; '=n' for a repeat of frame n, counted from 1; 'a c' where any
+  image of class c is right.
   """
   texts = []
   for action, source, label in zip(

@@ -20,7 +20,9 @@ if __name__ == '__main__':
 
 from absl import app, flags
 
+from gtmm_jax import figures
 from gtmm_jax.process import command, places
+from studies import tables
 
 FLAGS = flags.FLAGS
 
@@ -45,10 +47,7 @@ def define_flags() -> None:
 
 
 def main(_: list[str]) -> None:
-  """Reads the table, draws it, says where."""
-  from gtmm_jax import figures
-  from studies import tables
-
+  """Reads the table, draws it, and prints the paths."""
   try:
     rows, stem = _prepare()
   except (ValueError, OSError) as error:
@@ -65,7 +64,7 @@ def main(_: list[str]) -> None:
 
 
 def _prepare() -> tuple[dict[str, Any], pathlib.Path]:
-  """The rows of the table, and the files without their endings.
+  """Returns the rows of the table, and the files without their endings.
 
   Raises:
     ValueError: if a flag makes no sense, or the file is no such table.
@@ -76,7 +75,7 @@ def _prepare() -> tuple[dict[str, Any], pathlib.Path]:
   file = places.locate(FLAGS.table, 'table')
   try:
     rows = json.loads(file.read_text())
-    found = [row['summary'][FLAGS.metric] for row in rows.values()]
+    values = [row['summary'][FLAGS.metric] for row in rows.values()]
     complete = all(row['settings']['task'] for row in rows.values())
   except (
     ValueError,
@@ -89,7 +88,7 @@ def _prepare() -> tuple[dict[str, Any], pathlib.Path]:
       f'{file} is not a table of study.py with the metric {FLAGS.metric!r} '
       f'({type(error).__name__}: {error}).'
     ) from error
-  if not complete or not any(found):
+  if not complete or not any(values):
     raise ValueError(f'{file} has no values of {FLAGS.metric}.')
   stem = places.locate(FLAGS.output or file.with_suffix(''), 'output')
   if stem.is_dir() or not stem.name:

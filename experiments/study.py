@@ -29,7 +29,14 @@ from absl import app, flags
 from rich.console import Console
 
 from gtmm_jax.process import places
-from studies import cell_records, grid_file, launcher, progress
+from studies import (
+  cell_records,
+  grid_file,
+  launcher,
+  outcomes,
+  progress,
+  tables,
+)
 from studies.cell_records import Cell
 
 FLAGS = flags.FLAGS
@@ -130,7 +137,7 @@ def _run(
   if complete:
     console.print(f'{complete} of {len(cells)} cells are complete.')
   with progress.Shown(console, len(cells), complete) as shown:
-    runs = launcher.Runs(left, program, FLAGS.jobs, shown, _told)
+    runs = launcher.Runs(left, program, FLAGS.jobs, shown, _result)
     runs.finish(FLAGS.grace)
   return runs.failed
 
@@ -142,24 +149,22 @@ def _conclude(
   console: Console,
 ) -> None:
   """Writes the table of all cells that are done, and names the others."""
-  from studies import outcomes, tables
-
-  found, workdirs = {}, {}
+  table, workdirs = {}, {}
   for name, cells in rows.items():
     good = []
     for cell in cells:
-      told, is_wrong = _told(cell)
+      result, is_wrong = _result(cell)
       if not is_wrong:
         good.append(cell)
       elif cell.name not in failed:
         failed.add(cell.name)
-        console.print(f'{cell.name}: {told}')
+        console.print(f'{cell.name}: {result}')
     if good:
       workdirs[name] = [cell.workdir for cell in good]
-      found[name] = outcomes.read(workdirs[name])
-  if found:
-    paths = tables.write(found, study.stem, console)
-    paths += tables.draw(found, workdirs, study.stem)
+      table[name] = outcomes.read(workdirs[name])
+  if table:
+    paths = tables.write(table, study.stem, console)
+    paths += tables.draw(table, workdirs, study.stem)
     for path in paths:
       console.print(str(path))
   if failed:
@@ -170,20 +175,18 @@ def _conclude(
     )
 
 
-def _told(cell: Cell) -> tuple[str, bool]:
-  """Says what a cell came to, and whether that is wrong."""
-  from studies import outcomes
-
+def _result(cell: Cell) -> tuple[str, bool]:
+  """Returns the result of a cell in words, and whether it is wrong."""
   try:
     if not cell_records.is_done(cell):
       return 'left no evaluation', True
     ratio = outcomes.read([cell.workdir])['summary']['ratio']
   except (ValueError, LookupError, TypeError, OSError) as error:
     return f'left damaged records: {error!r}', True
-  told = '- (nothing predictable, or too few steps to tell)'
+  words = '- (nothing predictable, or too few steps to tell)'
   if ratio is not None:
-    told = f'{ratio[0]:.3f}'
-  return f'KL predictable / new {told}', False
+    words = f'{ratio[0]:.3f}'
+  return f'KL predictable / new {words}', False
 
 
 def _prepare() -> Study:

@@ -1,4 +1,4 @@
-"""What copy_task.py tells at its end: a table, and a figure."""
+"""The results of copy_task.py: a table, and a figure."""
 
 import itertools
 import os
@@ -17,7 +17,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
-# What is lower is drawn there: bits that nobody would miss.
+# Lower errors are drawn here.
 _LEAST = 1e-4
 # Okabe and Ito's, as in the figures of runs.
 _COLOURS = {
@@ -53,17 +53,17 @@ def draw(
   learning, lengths = figure.subplots(1, 2, sharey=True)
   cores = dict.fromkeys(run['core'] for run in runs)
   for core in cores:
-    own = [run for run in runs if run['core'] == core]
-    seconds = np.mean([run['seconds'] for run in own])
+    runs_of_core = [run for run in runs if run['core'] == core]
+    seconds = np.mean([run['seconds'] for run in runs_of_core])
     label = f'{words.in_print(core)} ({seconds:,.0f} s)'
-    for run in own:
+    for run in runs_of_core:
       curve = [line for line in lines if _key(line) == _key(run)]
       style = {'color': _COLOURS[core], 'linewidth': 1.2}
       _plot(
         learning,
         [line['step'] for line in curve],
         [line['bits'] for line in curve],
-        label=label if run is own[0] else None,
+        label=label if run is runs_of_core[0] else None,
         **style,
       )
       errors = run['bits_by_length']
@@ -95,26 +95,26 @@ def draw(
 def finished(
   evaluation: Mapping[str, Any] | None, settings: Mapping[str, Any]
 ) -> list[Mapping[str, Any]] | None:
-  """What every run of `settings` came to, None where one is missing.
+  """Returns the results of all runs of `settings`, None where one is missing.
 
   Args:
     evaluation: the content of evaluation.json, None where there is none.
     settings: of config.json: `core` and `seed`, lists.
   """
   runs = (evaluation or {}).get('runs', [])
-  asked = list(itertools.product(settings['core'], settings['seed']))
-  return runs if [_key(run) for run in runs] == asked else None
+  keys = list(itertools.product(settings['core'], settings['seed']))
+  return runs if [_key(run) for run in runs] == keys else None
 
 
 def _key(record: Mapping[str, Any]) -> tuple[str, int]:
-  """Which run a record tells of."""
+  """Returns core and seed of a record."""
   return record['core'], record['seed']
 
 
 def _plot(
   axes: Axes, x: Sequence[int], errors: Sequence[float | None], **style: Any
 ) -> None:
-  """A line through the errors; a gap where training came to no number."""
+  """Draws a line through the errors, with gaps where they are not finite."""
   values = np.array(errors, dtype=float)
   axes.plot(x, np.maximum(values, _LEAST), **style)
 
@@ -122,9 +122,9 @@ def _plot(
 def table(
   runs: Sequence[Mapping[str, Any]], settings: Mapping[str, Any]
 ) -> Table:
-  """One row for each run, from what `draw` takes."""
-  found = Table(title='Bits for each recalled bit, of fresh sequences')
-  found.add_column('core')
+  """Returns a table with a row for each run, from what `draw` takes."""
+  table = Table(title='Bits for each recalled bit, of fresh sequences')
+  table.add_column('core')
   for name in (
     'seed',
     'learned at',
@@ -133,11 +133,11 @@ def table(
     f'{settings["longest"]}',
     'seconds',
   ):
-    found.add_column(name, justify='right')
+    table.add_column(name, justify='right')
   for run in runs:
     errors = run['bits_by_length']
     at = run['learned_at']
-    found.add_row(
+    table.add_row(
       run['core'],
       str(run['seed']),
       '-' if at is None else f'{at:,}',
@@ -147,4 +147,4 @@ def table(
       ),
       f'{run["seconds"]:,.0f}',
     )
-  return found
+  return table

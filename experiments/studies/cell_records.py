@@ -1,4 +1,4 @@
-"""Cells of a study: what each has to do, and what its folder holds; no jax."""
+"""Cells of a study: settings, and the records in their folders; no jax."""
 
 import json
 import os
@@ -14,8 +14,8 @@ from studies import grid_file
 
 # Bytes at the end of metrics.jsonl that hold a whole line or two.
 _TAIL = 2**20
-# So many cells' mistakes are told.
-_TOLD = 5
+# Mistakes that are printed, at most.
+_MOST = 5
 
 
 class Cell(NamedTuple):
@@ -59,22 +59,22 @@ class Mistakes(ValueError):
   """
 
   def __init__(self, problems: Mapping[str, str]) -> None:
-    told = tell(problems.items())
-    self.lines = told[:_TOLD]
-    left = len(told) - len(self.lines)
+    lines = tell(problems.items())
+    self.lines = lines[:_MOST]
+    left = len(lines) - len(self.lines)
     if left:
       self.lines.append(f'{left} more mistakes are in other cells.')
     super().__init__(' '.join(self.lines))
 
 
-def tell(said: Iterable[tuple[str, str]]) -> list[str]:
-  """Returns a line for each thing that is said of cells, often of all of them.
+def tell(sentences: Iterable[tuple[str, str]]) -> list[str]:
+  """Returns a line for each sentence, with the cells that it is about.
 
   Args:
-    said: names of cells, each with a sentence.
+    sentences: names of cells, each with a sentence.
   """
   cells_of: dict[str, list[str]] = {}
-  for name, sentence in said:
+  for name, sentence in sentences:
     cells_of.setdefault(sentence, []).append(name)
   return [
     f'{first}{f" and {len(others)} more" if others else ""}: {sentence}'
@@ -114,27 +114,29 @@ def resolve(
   try:
     answer, said = child.communicate(json.dumps(question).encode())
   finally:
-    # Where this program is asked to end meanwhile.
+    # This program may be asked to end meanwhile.
     child.kill()
     child.wait()
   if child.returncode:
     lines = said.decode(errors='replace').strip().splitlines()
     why = lines[-1] if lines else f'ended with code {child.returncode}'
     raise ValueError(f'The cells cannot be checked: {why}')
-  found = json.loads(answer)
+  resolved = json.loads(answer)
   problems = {
-    name: each['problem'] for name, each in found.items() if 'problem' in each
+    name: each['problem']
+    for name, each in resolved.items()
+    if 'problem' in each
   }
   if problems:
     raise Mistakes(problems)
   return [
-    Cell(name, cell.row, cell.flags, folder / name, **found[name])
+    Cell(name, cell.row, cell.flags, folder / name, **resolved[name])
     for name, cell in grid.items()
   ]
 
 
 def is_done(cell: Cell) -> bool:
-  """Whether the records of a cell hold what its run has to come to.
+  """Returns whether a cell is trained and evaluated as its settings ask.
 
   Raises:
     ValueError: if they are damaged, or of a run with other settings.
@@ -144,11 +146,11 @@ def is_done(cell: Cell) -> bool:
 
 
 def steps_done(cell: Cell) -> int:
-  """The step of a cell's last report, 0 where there is none."""
+  """Returns the step of a cell's last report, 0 where there is none."""
   try:
     with (cell.workdir / 'metrics.jsonl').open('rb') as file:
       size = file.seek(0, os.SEEK_END)
-      # From its beginning, where a line is longer than that.
+      # From the beginning of the file, where a line is longer than that.
       for start in (max(0, size - _TAIL), 0):
         file.seek(start)
         # The last line may be torn, and the first begin in the middle.
@@ -183,7 +185,7 @@ def rows(cells: Iterable[Cell]) -> dict[str, list[Cell]]:
 
 
 def _row_name(group: list[Cell], taken: Mapping[str, Any]) -> str:
-  """Without the seed, unless another row has that name or nothing is left."""
+  """Returns the cells' name without the seed, or a free name."""
   if len(group) == 1 and not group[0].row:
     return group[0].name
   settings = group[0].config['settings']

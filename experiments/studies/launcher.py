@@ -15,27 +15,27 @@ from studies import cell_records
 from studies.cell_records import Cell
 from studies.progress import Shown
 
-# Seconds between two looks at how far runs are, and whether a cell is free that
-# another program has.
+# Seconds between two looks at the progress of runs, and at cells that other
+# programs run.
 _SLOWLY = 1.0
 
 
 class Running(NamedTuple):
-  """A cell's run that was begun.
+  """The process of a cell's run.
 
   Attributes:
     cell: the cell.
-    child: its process.
-    said_before: bytes of the log that earlier runs have written.
+    child: the process.
+    log_start: bytes of the log that earlier runs wrote.
   """
 
   cell: Cell
   child: subprocess.Popen
-  said_before: int
+  log_start: int
 
 
 class Runs:
-  """Cells that are to run, that run, and that failed.
+  """Runs cells, some at a time.
 
   Attributes:
     failed: the names of those that failed.
@@ -47,29 +47,30 @@ class Runs:
     program: pathlib.Path,
     jobs: int,
     shown: Shown,
-    told: Callable[[Cell], tuple[str, bool]],
+    judge: Callable[[Cell], tuple[str, bool]],
   ) -> None:
-    """Takes what is to run.
+    """Takes the cells; starts nothing.
 
     Args:
       cells: that are not complete.
       program: run.py.
       jobs: runs at a time.
-      shown: is told what happens.
-      told: says what a cell that is done came to, and whether that is wrong.
+      shown: the progress that is shown.
+      judge: returns the result of a cell that ended, in words, and whether it
+        is wrong.
     """
     self.failed: set[str] = set()
     self._left = list(cells)
     self._program, self._jobs = program, jobs
-    self._shown, self._told = shown, told
+    self._shown, self._judge = shown, judge
     self._running: dict[str, Running] = {}
     self._looked: dict[str, float] = {}
 
   def finish(self, grace: float) -> None:
-    """Runs all cells, or waits for those that others run.
+    """Runs all cells, and waits for those that other programs run.
 
     Args:
-      grace: seconds that runs have to end in where this program has to.
+      grace: seconds that runs have to end, where this program is to end.
 
     Raises:
       Stopped: after a signal, once its runs have ended.
@@ -81,11 +82,11 @@ class Runs:
           self._look()
           time.sleep(children.LOOK)
       finally:
-        # None is left but where a signal came, or this program fails.
+        # Runs are left where a signal came, or this program failed.
         self._end(grace)
 
   def _begin(self) -> None:
-    """Begins what there is room for, and passes over what others run."""
+    """Starts cells, as many as may run, except those that others run."""
     for cell in list(self._left):
       if len(self._running) >= self._jobs:
         return
@@ -96,9 +97,9 @@ class Runs:
         continue
       self._left.remove(cell)
       try:
-        # Where figures are missing, the run draws them.
+        # A cell that only lacks figures is run, too.
         if not cell.is_evaluated and cell_records.is_done(cell):
-          self._say(cell, *self._told(cell))
+          self._say(cell, *self._judge(cell))
           continue
         self._start(cell)
       except (ValueError, OSError) as error:
@@ -107,7 +108,7 @@ class Runs:
   def _start(self, cell: Cell) -> None:
     words = command.words({**cell.flags, 'workdir': cell.workdir})
     with cell.log.open('ab') as log:
-      said_before = log.seek(0, os.SEEK_END)
+      log_start = log.seek(0, os.SEEK_END)
       child = children.start(
         self._program,
         words,
@@ -115,47 +116,49 @@ class Runs:
         stdout=log,
         stderr=subprocess.STDOUT,
       )
-    self._running[cell.name] = Running(cell, child, said_before)
+    self._running[cell.name] = Running(cell, child, log_start)
     self._shown.begin(cell.name, cell.steps)
 
   def _leave(self, cell: Cell) -> None:
-    """Leaves a cell to the program that runs it, for now."""
+    """Leaves a cell, for now, to the program that runs it."""
     self._looked[cell.name] = time.monotonic() + _SLOWLY
     self._shown.leave(cell.name)
 
   def _look(self) -> None:
-    """Looks at what runs: how far it is, and whether it has ended."""
+    """Shows the progress of runs, and takes those that have ended."""
     for name, running in list(self._running.items()):
       if running.child.poll() is not None:
         del self._running[name]
-        self._judge(running)
+        self._finish(running)
       elif time.monotonic() >= self._looked.get(name, 0.0):
         self._looked[name] = time.monotonic() + _SLOWLY
         done = cell_records.steps_done(running.cell)
         self._shown.move(name, done, running.cell.steps)
 
-  def _judge(self, running: Running) -> None:
-    """Says what came of a run that has ended."""
+  def _finish(self, running: Running) -> None:
+    """Prints the result of a run that has ended."""
     cell, code = running.cell, running.child.returncode
     if not code:
-      self._say(cell, *self._told(cell))
+      self._say(cell, *self._judge(cell))
       return
-    said = _said(running)
-    if code == command.MISTAKE and any(workdirs.TAKEN in s for s in said):
+    lines = _output(running)
+    if code == command.MISTAKE and any(
+      workdirs.TAKEN in each for each in lines
+    ):
       self._left.append(cell._replace(is_evaluated=False))
       self._leave(cell)
       return
-    last = said[-1] if said else 'no output'
+    last = lines[-1] if lines else 'no output'
     self._say(cell, f'{_ending(code)}: {last}', True)
 
-  def _say(self, cell: Cell, told: str, failed: bool) -> None:
-    """Says what came of a cell."""
+  def _say(self, cell: Cell, result: str, failed: bool) -> None:
+    """Prints the result of a cell."""
     if failed:
       self.failed.add(cell.name)
-    self._shown.end(cell.name, told, failed)
+    self._shown.end(cell.name, result, failed)
 
   def _end(self, grace: float) -> None:
-    """Ends what runs, if anything does, by the signal that this program got."""
+    """Ends all runs with the signal that this program received."""
     if not self._running:
       return
     number = signals.received()
@@ -168,7 +171,7 @@ class Runs:
       self._tell(f'{killed} did not end in {grace:g} s, and were killed')
 
   def _kill(self) -> None:
-    """Kills what runs, at a second signal."""
+    """Kills all runs, at a second signal."""
     for each in list(self._running.values()):
       children.send(each.child, signal.SIGKILL)
 
@@ -178,11 +181,11 @@ class Runs:
       self._shown.say(line)
 
 
-def _said(running: Running) -> list[str]:
-  """The lines that a run has written."""
+def _output(running: Running) -> list[str]:
+  """Returns the lines that a run has printed."""
   try:
     with running.cell.log.open('rb') as log:
-      log.seek(running.said_before)
+      log.seek(running.log_start)
       lines = log.read().decode(errors='replace').splitlines()
   except OSError as error:
     return [str(error)]
@@ -190,7 +193,7 @@ def _said(running: Running) -> list[str]:
 
 
 def _ending(code: int) -> str:
-  """Tells how a failed run ended, for people."""
+  """Returns how a failed run ended, in words."""
   number = -code if code < 0 else code - 128
   if number in set(signal.Signals):
     return f'was ended by {signal.Signals(number).name}'

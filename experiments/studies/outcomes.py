@@ -1,4 +1,4 @@
-"""Rows of the table that study.py makes: what the runs of each came to."""
+"""Reads the rows of study.py's table from the records of runs."""
 
 import pathlib
 from collections.abc import Sequence
@@ -9,12 +9,12 @@ import numpy as np
 from gtmm_jax import records
 from gtmm_jax.process.provenance import without_folders
 
-# Of runs that differ in their seed.
+# Values that runs which differ in their seed share.
 _IN_COMMON = ('settings', 'data')
 
 
 def read(workdirs: Sequence[pathlib.Path]) -> dict[str, Any]:
-  """Reads what runs came to that differ in their seed alone.
+  """Reads the results of runs that differ in their seed alone.
 
   Args:
     workdirs: of one or more runs; their replicas are pooled.
@@ -62,7 +62,7 @@ def read(workdirs: Sequence[pathlib.Path]) -> dict[str, Any]:
 
 
 def _origin(workdir: pathlib.Path) -> dict[str, Any]:
-  """What a run was, of what is published."""
+  """Returns the settings and the origin of a run, without private parts."""
   config, lines = records.read_config(workdir), records.read_metrics(workdir)
   if config is None:
     raise ValueError(f'{workdir} has an evaluation of no run in it.')
@@ -75,22 +75,22 @@ def _origin(workdir: pathlib.Path) -> dict[str, Any]:
 
 
 def evaluation(workdirs: Sequence[pathlib.Path]) -> dict[str, Any]:
-  """Returns the evaluation of the replicas of all of the runs.
+  """Returns the evaluation of the replicas of all runs.
 
   Raises:
     ValueError: if one is damaged, or missing.
   """
-  found = []
+  evaluations = []
   for workdir in workdirs:
     one = records.read_evaluation(workdir)
     if one is None or 'step' not in one:
       raise ValueError(f'{workdir} has no evaluation of a run.')
-    found.append(one)
-  return records.pool(found)
+    evaluations.append(one)
+  return records.pool(evaluations)
 
 
 def metrics(workdirs: Sequence[pathlib.Path]) -> list[dict[str, Any]]:
-  """Returns lines of all replicas, at the steps that all of the runs report."""
+  """Returns lines of all replicas, at the steps that all runs report."""
   first, *others = (
     {line['step']: line for line in records.read_metrics(workdir)}
     for workdir in workdirs
@@ -103,7 +103,7 @@ def metrics(workdirs: Sequence[pathlib.Path]) -> list[dict[str, Any]]:
 
 
 def _data(recorded: dict[str, Any]) -> dict[str, Any]:
-  """What the data were, and not where: tables are published."""
+  """Returns source and checksum of data, without their private folder."""
   folder = recorded['flag'].partition(':')[2]
   source = recorded['source']
   if folder:
@@ -114,7 +114,7 @@ def _data(recorded: dict[str, Any]) -> dict[str, Any]:
 
 
 def _made(config: dict[str, Any]) -> dict[str, Any]:
-  """By which sources and which command, None where records do not tell."""
+  """Returns commit and command of the latest start, None where not recorded."""
   start = config.get('starts', [{}])[-1]
   command = start.get('command')
   return {

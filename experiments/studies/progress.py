@@ -1,4 +1,4 @@
-"""Progress of a study: live lines on a terminal, now and then one elsewhere."""
+"""Shows how far a study is: live lines on a terminal, else one now and then."""
 
 import time
 from typing import Any
@@ -19,7 +19,7 @@ _QUIET = 300.0
 
 
 class Shown:
-  """Shows which cells run, how far they are, and how many are left.
+  """Shows the cells that run, their progress, and how many are left.
 
   Use as a context manager.
   """
@@ -57,7 +57,7 @@ class Shown:
       self._bars.stop()
 
   def begin(self, name: str, steps: int) -> None:
-    """Says that a cell's run has begun, which is to take so many steps."""
+    """Shows that the run of a cell begins, and its number of steps."""
     self._elsewhere.discard(name)
     self._tasks[name] = self._bars.add_task(name, total=steps, note='')
     self._spoken[name] = time.monotonic()
@@ -74,24 +74,24 @@ class Shown:
       self.say(f'{name}: step {step:,} of {steps:,}')
 
   def leave(self, name: str) -> None:
-    """Says that a cell is left to another program, which runs it."""
+    """Shows that another program runs a cell."""
     self._drop(name)
     if name not in self._elsewhere:
       self._elsewhere.add(name)
       self.say(f'{name}: another program runs it, and is waited for')
     self._count()
 
-  def end(self, name: str, told: str, failed: bool) -> None:
-    """Says what came of a cell."""
+  def end(self, name: str, result: str, failed: bool) -> None:
+    """Prints the result of a cell."""
     self._drop(name)
     self._elsewhere.discard(name)
     self._failed += failed
     self._done += not failed
     self._count()
-    self.say(f'{name}: {told}')
+    self.say(f'{name}: {result}')
 
   def say(self, line: str) -> None:
-    """Prints a line, above what moves."""
+    """Prints a line above the live ones."""
     self._console.print(line)
 
   def _drop(self, name: str) -> None:

@@ -1,4 +1,4 @@
-"""The table that study.py makes: what runs of a grid came to."""
+"""Writes and draws the table of the results of a study."""
 
 import functools
 import pathlib
@@ -13,7 +13,7 @@ from gtmm_jax.process import command
 from gtmm_jax.records import documents
 from studies import outcomes
 
-# Column by column: the name in the summary, what is printed above it.
+# Columns: the name in the summary, and the heading.
 _COLUMNS = {
   'kl_new': 'KL new',
   'kl_predictable': 'KL predictable',
@@ -25,12 +25,12 @@ _COLUMNS = {
   'retrieval_free': 'retrieved free',
   'retrieval_free_chance': 'by chance',
 }
-# Of these there is a table of tasks by what is varied, too.
+# Metrics that also have a table of tasks by what is varied.
 _MATRICES = {
   'ratio': 'KL of predictable frames / KL of new frames:',
   'kl_last': 'KL of the last frame:',
 }
-# What stands above a figure of a metric.
+# Titles of the figures of metrics.
 _TITLES = {
   'ratio': 'KL of predictable frames / KL of new frames',
   'kl_last': 'KL of the last frame, nats',
@@ -38,14 +38,14 @@ _TITLES = {
   'retrieval_ahead': 'share retrieved one step ahead',
   'retrieval_free': 'share retrieved free-running',
 }
-# Columns that a terminal has room for; all are in the files.
+# Columns on a terminal; files have all.
 _SHOWN = 6
-_TOLD = (
+_NOTE = (
   'KL in nats a frame, negative bound in nats a sequence, retrieval as a share '
   'of predictable frames, over held-out episodes: mean ± standard error over '
   'n replicas, of all seeds, where there are several. New frames of '
   'similarity-cued recall include the cue. Of the two answers of parity recall '
-  'half are right for who knows but their places. There is no ratio (-) where '
+  'half are right by knowing their places alone. There is no ratio (-) where '
   'nothing is predictable, or before the KL of new frames has changed by less '
   'than 10% between two reports at least 100 steps apart.'
 )
@@ -57,7 +57,7 @@ def write(
   """Prints the table, and writes it as JSON and as Markdown.
 
   Args:
-    rows: by name, what `study_rows.read` gives.
+    rows: by name, as `outcomes.read` returns them.
     stem: the files, without their endings.
     console: to print on.
 
@@ -71,15 +71,15 @@ def write(
   ]
   table = Table()
   for index, heading in enumerate(headings[:_SHOWN]):
-    # Names are long, and told whole.
+    # Names are long, and shown whole.
     justify, overflow = ('right', 'ellipsis') if index else ('left', 'fold')
     table.add_column(heading, justify=justify, overflow=overflow)
   for line in body:
     table.add_row(*line[:_SHOWN])
   console.print(table)
-  parts = [_TOLD]
-  for metric, told in _MATRICES.items():
-    parts += [told, matrix(rows, metric)]
+  parts = [_NOTE]
+  for metric, heading in _MATRICES.items():
+    parts += [heading, matrix(rows, metric)]
   parts.append(_markdown(headings, body))
   paths = [stem.with_name(f'{stem.name}.{kind}') for kind in ('json', 'md')]
   documents.replace_document(paths[0], documents.as_json(rows))
@@ -88,25 +88,25 @@ def write(
 
 
 def matrix(rows: Mapping[str, dict[str, Any]], metric: str) -> str:
-  """A metric of each task and what tells cells apart, as a table in Markdown.
+  """Returns a metric by task and by label, as a table in Markdown.
 
   Args:
     rows: as `write` has them.
     metric: its name in the summary.
 
   Returns:
-    A line for each task, or for each label where there are more of these.
+    A line for each task, or for each label where there are more labels.
   """
-  found = {
+  texts = {
     (row['settings']['task'], _label(name, row)): _text(row['summary'][metric])
     for name, row in rows.items()
   }
-  tasks = list(dict.fromkeys(task for task, _ in found))
-  labels = list(dict.fromkeys(label for _, label in found))
+  tasks = list(dict.fromkeys(task for task, _ in texts))
+  labels = list(dict.fromkeys(label for _, label in texts))
   lines = [
     ['task', *(f'`{label}`' for label in labels)],
     *(
-      [f'`{task}`', *(found.get((task, label), '') for label in labels)]
+      [f'`{task}`', *(texts.get((task, label), '') for label in labels)]
       for task in tasks
     ),
   ]
@@ -121,15 +121,15 @@ def draw(
   workdirs: Mapping[str, Sequence[pathlib.Path]],
   stem: pathlib.Path,
 ) -> list[pathlib.Path]:
-  """Draws ratios as dots, and results of each task, where it has several rows.
+  """Draws ratios as dots, and the results of each task with several rows.
 
   Args:
     rows: as `write` has them.
     workdirs: of the runs of each row.
-    stem: of the table; a figure's adds the task.
+    stem: of the table; the files of a task have its name added.
 
   Returns:
-    The paths of what was drawn; of what could not be, a line is printed.
+    The paths of the figures; one that fails costs a line.
   """
   by_task: dict[str, list[figures.Run]] = {}
   for name, row in rows.items():
@@ -180,18 +180,18 @@ def dots_figure(
 
 
 def _task(task: str) -> str:
-  """The name of a task in print."""
+  """Returns the name of a task in print."""
   return figures.in_print(task).replace('_', ' ')
 
 
 def _label(name: str, row: dict[str, Any]) -> str:
-  """What tells a cell from others of its task."""
+  """Returns the part of a cell's name that others of its task do not have."""
   task, model = row['settings']['task'], row['settings']['model']
   return name.replace(task, '').replace('--', '-').strip('-') or model
 
 
 def _counted(row: dict[str, Any]) -> str:
-  """Tells how many replicas count, and of how many."""
+  """Returns how many replicas count, and of how many, in words."""
   all_of_them = len(row['replicas']['negative_bound'])
   counted = row['n']
   return str(counted) + ('' if counted == all_of_them else f' of {all_of_them}')

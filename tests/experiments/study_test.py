@@ -230,7 +230,7 @@ def test_a_study_runs_what_is_left_and_makes_the_table(tmp_path):
   (folder / 'table.json').mkdir()
   refused = _study(tmp_path, grid)
   assert (refused.returncode, refused.stderr.count('\n')) == (2, 1)
-  assert 'table.json' in refused.stderr and 'goes on' in refused.stderr
+  assert 'table.json' in refused.stderr and 'continues' in refused.stderr
   # A grid that changed is another one.
   other = _study(tmp_path, _grid(tmp_path, _block(['vrnn', 'dnc'], steps=2)))
   assert (other.returncode, other.stderr) == (
