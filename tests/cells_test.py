@@ -59,13 +59,13 @@ def _images(task):
 
 @functools.cache
 def _episodes(name):
-  """Two episodes of a task, [B, T, ...]."""
+  """Draws two episodes of a task, [B, T, ...]."""
   sample = jax.vmap(TASKS[name](*_SIZES[name]).sample, in_axes=(0, None))
   return jax.jit(sample)(jax.random.split(_KEY, _BATCH), _images(name))
 
 
 def _one_of(key, episodes):
-  """What a task's `sample` would draw, of episodes that it has drawn."""
+  """Picks one of the episodes that a task's `sample` has drawn."""
   index = jax.random.randint(key, (), 0, _BATCH)
   return jax.tree.map(lambda leaf: leaf[index], episodes)
 
@@ -83,7 +83,7 @@ def _network(task, length, shape, model, preset):
 
 @functools.cache
 def _step(network):
-  """Parameters, and the compiled step that trains them on episodes."""
+  """Returns parameters, and the compiled step that trains them on episodes."""
   problem, optimizer = Problem(network, _one_of, 2), train.adam(1e-3)
   initialise = functools.partial(train.init_state, problem, optimizer)
   step = functools.partial(train.train_step, problem, optimizer)

@@ -46,7 +46,7 @@ def _keys(count):
 
 @functools.cache
 def _programs(layout):
-  """Initialisation and training, compiled once for each layout."""
+  """Compiles initialisation and training once for each layout."""
   problem, optimizer = _problem(), train.adam(1e-2)
   step = functools.partial(train.train_step, problem, optimizer)
   initialise = functools.partial(train.init_state, problem, optimizer)
@@ -56,7 +56,7 @@ def _programs(layout):
 
 
 def _train(layout, portions):
-  """The states [R, ...] of R tiny models after portions of steps."""
+  """Trains R tiny models for portions of steps; returns states [R, ...]."""
   initialise, advance = _programs(layout)
   own = replicas.scatter(layout, _keys(layout.replicas))
   shared = replicas.broadcast(layout, _images())
@@ -81,7 +81,7 @@ def _assert_same(got, wanted, rtol=0.0):
 
 @pytest.fixture(scope='module')
 def alone():
-  """Four replicas, each trained by itself with no lifting at all."""
+  """Trains four replicas, each by itself without lifting."""
   problem, optimizer = _problem(), train.adam(1e-2)
   images = jax.tree.map(jnp.asarray, _images())
   states = []

@@ -36,7 +36,7 @@ _TINY = dataclasses.replace(
 
 
 def _digits():
-  """Ten images of a few bold patterns."""
+  """Makes ten images of a few bold patterns."""
   rng = np.random.default_rng(0)
   pixels = np.repeat(rng.random((10, 4, 4, 1)) < 0.4, 2, axis=1)
   pixels = np.repeat(pixels, 2, axis=2).astype(np.uint8) * 230
@@ -44,7 +44,7 @@ def _digits():
 
 
 def _sample(key, images):
-  """An episode whose frames are scaled, by NaN where one is to fail."""
+  """Draws an episode whose frames are scaled; a scale of NaN makes it fail."""
   digits, scale = images
   made = _TASK.sample(key, digits)
   return made._replace(frames=made.frames * scale)
@@ -72,14 +72,14 @@ _objective = jax.jit(functools.partial(train.objective, _PROBLEM))
 
 @functools.cache
 def _compiled():
-  """A fresh state and the compiled step."""
+  """Returns a fresh state and the compiled step."""
   init = jax.jit(functools.partial(train.init_state, _PROBLEM, _OPTIMIZER))
   step = jax.jit(functools.partial(train.train_step, _PROBLEM, _OPTIMIZER))
   return init(_KEY, _IMAGES), step
 
 
 def _same(one, other):
-  """Whether two trees are equal bit for bit, NaN included."""
+  """Tells whether two trees are equal bit by bit, NaN included."""
   leaves = zip(jax.tree.leaves(one), jax.tree.leaves(other), strict=True)
   return all(np.array_equal(a, b, equal_nan=True) for a, b in leaves)
 

@@ -16,14 +16,14 @@ _ROOT = pathlib.Path(__file__).resolve().parents[2]
 
 
 def _nulls(array):
-  """Nested lists in which what is not finite is None, as records have it."""
+  """Converts to nested lists, with None for what is not finite, as records."""
   if np.ndim(array):
     return [_nulls(item) for item in array]
   return float(array) if np.isfinite(array) else None
 
 
 def _run(label='lstm', replicas=3, length=15, lines=12, seed=0, **changes):
-  """A run that learns; `changes` replace whole arrays."""
+  """Makes the records of a run that learns; `changes` replace whole arrays."""
   random = np.random.default_rng(seed)
   steps = 100 * np.arange(1, lines + 1)
   noise = random.random((2, lines, replicas))
@@ -64,7 +64,7 @@ def _array(run, name):
 
 
 def _band(collection):
-  """Lower and upper edge by x of a filled band."""
+  """Returns lower and upper edge of a filled band by x."""
   corners = collection.get_paths()[0].vertices
   return {
     x: (column.min(), column.max())
@@ -410,7 +410,7 @@ def test_points_are_marked_where_a_line_would_not_show_them():
 
 
 def _lines(runs):
-  """Colour and dashes of each run, the same in all panels and the legend."""
+  """Checks that runs look alike in all panels; returns colours and dashes."""
   figure = figures.results_figure(runs)
   found = [
     [(to_hex(line.get_color()), line.get_linestyle()) for line in lines]
@@ -524,7 +524,7 @@ def _frames(length, side=28, channels=1, seed=0):
 
 
 def _places(figure):
-  """Pixel (x of the middle, y) of each number and each name, by its text."""
+  """Locates each number and name: pixel (x of the middle, y), by its text."""
   (axes,) = figure.axes
   numbers = {}
   names = []
@@ -537,7 +537,7 @@ def _places(figure):
 
 
 def _shown(path, figure, number, row_y, side):
-  """The pixels at the place of a frame, of a side of `side` pixels."""
+  """Returns the pixels at the place of a frame of `side` x `side` pixels."""
   with Image.open(path) as picture:
     pixels = np.asarray(picture.convert('RGB')) / 255
   x = round(_places(figure)[0][number][0] - side / 2)
@@ -665,7 +665,7 @@ def test_each_row_has_its_own_frames_underlined(tmp_path):
 
 
 def _captions(figure, texts):
-  """Where each caption of `texts` stands: a list of (text, x, y)."""
+  """Locates each caption of `texts`: a list of (text, x, y)."""
   return [
     (text.get_text(), *text.get_position())
     for text in figure.axes[0].texts

@@ -62,7 +62,7 @@ def _all_kinds(length=15, slots=15, heads=5, words=32):
 
 
 def _maps(figure):
-  """Axes of heat maps and their scales, in the order of the panels."""
+  """Lists axes of heat maps and their scales, in the order of the panels."""
   axes = [axes for axes in figure.axes if axes.get_xlabel()]
   return [(one, one.images[0].colorbar.ax) for one in axes]
 
@@ -97,7 +97,7 @@ def _pixels(path):
 
 
 def _draw(frames, panels, **options):
-  """The pixels [Y, X, 3] that a file has, and the figure."""
+  """Draws to a file; returns its pixels [Y, X, 3] and the figure."""
   figure = figures.memory_figure(frames, panels, **options)
   with io.BytesIO() as buffer:
     figure.savefig(buffer, format='png', dpi=figure.dpi)
@@ -105,7 +105,7 @@ def _draw(frames, panels, **options):
 
 
 def _cells(pixels, axes, panel):
-  """Colours [columns, rows, 3] at the middle of the cells of a panel."""
+  """Reads the colours at the middle of a panel's cells, [columns, rows, 3]."""
   left, top, right, bottom = _box(axes)
   count, rows = panel.values.shape
   x = left + (np.arange(count) + 0.5) * (right - left) / count
@@ -114,7 +114,7 @@ def _cells(pixels, axes, panel):
 
 
 def _check_cells(pixels, axes, panel, name, low, high):
-  """All cells but those at the edges, over which the frame is drawn."""
+  """Checks all cells except at the edges, which the frame covers."""
   colours = matplotlib.colormaps[name]
   expected = colours((panel.values - low) / (high - low), bytes=True)
   found = _cells(pixels, axes, panel)
@@ -278,7 +278,7 @@ def test_frames_count_from_one_and_slots_from_zero(length):
 
 
 def _texts(figure):
-  """Boxes of all texts that are seen, [N, 4], and what they say."""
+  """Returns the boxes [N, 4] of all visible texts, and the texts."""
   figure.draw_without_rendering()
   hidden = set()
   for axes in figure.axes:

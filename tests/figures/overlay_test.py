@@ -20,7 +20,7 @@ def _frames(length, side=28, seed=0):
 
 
 def _visits(positions):
-  """How often each cell was seen before, counted one by one."""
+  """Counts earlier visits of each frame's cell, one by one."""
   cells = [tuple(cell) for cell in positions]
   return np.array([cells[:t].count(cell) for t, cell in enumerate(cells)])
 
@@ -47,7 +47,7 @@ def _pixels(path):
 
 
 def _cells(pixels, middle, count, side):
-  """Cells [rows, columns, side, side, 3] of the map around a pixel (x, y)."""
+  """Cuts a map around a pixel (x, y) into [rows, columns, side, side, 3]."""
   rows, columns = count
   tall, wide = (_GAP + n * (side + _GAP) for n in count)
   x, y = round(middle[0] - wide / 2), round(middle[1] - tall / 2)
@@ -63,7 +63,7 @@ def _cells(pixels, middle, count, side):
 
 
 def _draw(folder, rows, positions, **options):
-  """The picture, and where its columns and rows are."""
+  """Draws an overlay; returns the picture, its columns and its rows."""
   visits = options.pop('visits', _visits(positions))
   paths = figures.save(
     figures.overlay_figure(rows, positions, visits, **options), folder / 'v1.0'

@@ -47,7 +47,7 @@ def _environment(root, **variables):
 
 
 def _compute(root, *words, **variables):
-  """The numbers of the program, whether it was found, and what else it says."""
+  """Runs a program; returns its numbers, if it was cached, and its output."""
   result = subprocess.run(
     [sys.executable, '-c', PROGRAM, str(ROOT), *words],
     env=_environment(root, **variables),
@@ -92,7 +92,7 @@ def test_a_folder_that_cannot_be_written_costs_speed_alone(tmp_path):
 
 @pytest.fixture
 def folder(tmp_path):
-  """Two entries of different age, both sealed."""
+  """Makes a folder with two entries of different age, both sealed."""
   folder = tmp_path / 'gtmm_jax' / 'machine'
   folder.mkdir(parents=True)
   for number, name in enumerate(('old', 'new')):

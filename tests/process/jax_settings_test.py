@@ -46,14 +46,14 @@ _PAPER = {
 
 
 class Form(NamedTuple):
-  """Of one array."""
+  """Shape and dtype of an array."""
 
   shape: tuple[int, ...]
   dtype: str
 
 
 def forms(names, function, *arguments):
-  """Shapes and dtypes of what a function gives with these settings set."""
+  """Evaluates shapes and dtypes of a function's results under settings."""
   with contextlib.ExitStack() as stack:
     for name in names:
       stack.enter_context(getattr(jax, name)(_SETTINGS[name]))
@@ -70,14 +70,17 @@ def dtypes(found) -> set[str]:
 
 
 def stepped(core, dtype, inputs):
-  """Parameters, carries before and after a step, and the context."""
+  """Takes a step; returns parameters, carries before and after, and context."""
   carry = contract.in_dtype(fresh(core, *inputs.shape[:-1]), dtype)
   variables = core.init(KEY, carry, inputs)
   return variables, carry, *core.apply(variables, carry, inputs)
 
 
 def differentiated(core, inputs):
-  """Gradients of a scan by parameters and inputs [T, B, I], and its outputs."""
+  """Differentiates a scan by parameters and inputs [T, B, I].
+
+  Also returns its outputs.
+  """
   carry = fresh(core, *inputs.shape[1:-1])
   variables = core.init(KEY, carry, inputs[0])
 
@@ -117,7 +120,7 @@ def test_a_core_computes_in_the_dtype_of_its_carry(name, given, dtype):
 
 @every_core
 def test_a_carry_of_two_dtypes_is_refused(name):
-  """It would come out of a scan in another form than it went in."""
+  """Checks the error: such a carry would leave a scan with another dtype."""
   core = CORES[name]
   leaves, structure = jax.tree.flatten(fresh(core, 2))
   leaves[0] = leaves[0].astype(jnp.bfloat16)
@@ -224,7 +227,7 @@ def test_the_classifier_stays_single():
 @pytest.mark.slow
 @pytest.mark.parametrize('task', presets.TASKS[:-1])
 def test_a_whole_run(task, tmp_path):
-  """Of one model after the other, so that each has one."""
+  """Runs each of the models once."""
   model = presets.MODELS[presets.TASKS.index(task) % len(presets.MODELS)]
   program = pathlib.Path(records.__file__).parents[2] / 'experiments' / 'run.py'
   flags = {

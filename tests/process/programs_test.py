@@ -1,4 +1,4 @@
-"""What every program here does alike: how it starts, and what it refuses."""
+"""Tests of all programs: how they start, and what they refuse."""
 
 import pathlib
 import subprocess
@@ -66,7 +66,7 @@ def test_a_program_finds_its_parts_however_it_is_started(
 
 
 def _refused(program, tmp_path, **variables):
-  """What a program says that ends in one line and leaves nothing."""
+  """Checks that a program ends with one line of error; returns the line."""
   words = [str(_file(program)), *PROGRAMS[program]]
   result = _start(words, tmp_path, **variables)
   assert result.returncode == 2, result.stderr

@@ -1,4 +1,4 @@
-"""What records tell of their making: sources, commands, starts."""
+"""Tests of the provenance in records: sources, commands, starts."""
 
 import subprocess
 
@@ -16,7 +16,7 @@ def _git(folder, *words):
 
 @pytest.fixture
 def project(tmp_path, monkeypatch):
-  """A repository with a package and its programs, in place of this one."""
+  """Makes a repository with a package and programs to replace this one."""
   folder = tmp_path / 'project'
   files = {
     'gtmm_jax': folder / 'gtmm_jax' / '__init__.py',

@@ -89,7 +89,7 @@ def test_the_examples_of_the_memory_folder_are_these_three():
 
 
 def test_cores_run_and_train_as_the_memory_folder_has_it(tmp_path):
-  """Later examples go on where the first one ends."""
+  """Runs the examples in order; later ones continue the first."""
   example = '\n'.join(MEMORY_EXAMPLES)
   printed = _run(example, tmp_path).splitlines()
   said = re.findall(r'print\(.*\)  # (\([0-9, ]+\))', example)

@@ -30,7 +30,7 @@ def _evaluation(**changes):
 
 
 def _strict(text):
-  """JSON as a reader that knows no NaN reads it."""
+  """Reads JSON as a strict reader, which refuses NaN."""
 
   def refuse(name):
     raise AssertionError(f'{name} is no JSON')
@@ -500,7 +500,7 @@ def test_a_run_that_has_not_settled_has_no_ratio():
 
 @pytest.mark.parametrize('order', [1, -1])
 def test_a_run_without_a_value_is_pooled_with_nulls(order):
-  """As of a line that was lost, or of a metric that one run alone knows."""
+  """Pools a lost line, and a metric that only one run has."""
   lost = {'step': 5, 'failed_at': [None], 'kl': None, 'lost': True}
   whole = {
     'step': 5,

@@ -65,7 +65,7 @@ def _prepare(workdir, file, **changes):
 
 
 def _lines(workdir):
-  """The metrics without their seconds."""
+  """Reads metrics without their seconds."""
   lines = records.read_metrics(workdir)
   for line in lines:
     assert line.pop('seconds') > 0
@@ -75,13 +75,13 @@ def _lines(workdir):
 
 @pytest.fixture(scope='module')
 def colour(tmp_path_factory):
-  """Twenty episodes in colour, of which two are held out."""
+  """Saves twenty episodes in colour, of which two are held out."""
   return own_episodes.save(tmp_path_factory.mktemp('colour'), shape=_SHAPE)
 
 
 @pytest.fixture(scope='module')
 def grey(tmp_path_factory):
-  """Grey episodes with a condition and marks."""
+  """Saves grey episodes with a condition and marks."""
   file = tmp_path_factory.mktemp('grey') / 'episodes.npz'
   rng = np.random.default_rng(0)
   np.savez_compressed(
@@ -95,7 +95,7 @@ def grey(tmp_path_factory):
 
 @pytest.fixture(scope='module')
 def windowed(tmp_path_factory, colour):
-  """A run of six steps in windows that nothing disturbed, and its workdir."""
+  """Trains six steps in windows without interruption; returns the workdir."""
   workdir = tmp_path_factory.mktemp('windowed') / 'run'
   session.complete(_prepare(workdir, colour, steps=6, device_megabytes=_ROOM))
   return workdir
@@ -184,7 +184,7 @@ def test_windows_are_trained_on_one_after_another(
 
 
 def _windows_on_devices():
-  """How many arrays there are as windows on two devices have them."""
+  """Counts arrays with the shape of windows on two devices."""
   shape = (6, own_episodes.LENGTH, *_SHAPE)
   return sum(array.shape[1:] == shape for array in jax.live_arrays())
 

@@ -1,4 +1,4 @@
-"""What a run's figure of its memory shows, against the core's own carries."""
+"""Tests of a run's figures, against the core's own carries."""
 
 import dataclasses
 import functools
@@ -241,7 +241,7 @@ def test_given_episodes_are_drawn_once_each(held_out, count):
 
 @pytest.fixture
 def drawn(monkeypatch):
-  """What reaches the figures in place of pictures, by the figure's name."""
+  """Collects the arguments of figures, by the figure's name."""
   calls = {}
 
   def keep(rows, *rest, **options):

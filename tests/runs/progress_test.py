@@ -1,4 +1,4 @@
-"""What is told of a run in progress: steps, metrics, speed, time left."""
+"""Tests of a run's progress: steps, metrics, speed, time left."""
 
 import io
 
@@ -10,7 +10,7 @@ from gtmm_jax.runs import progress
 
 @pytest.fixture
 def clock(monkeypatch):
-  """A clock that is set by hand."""
+  """Makes a clock that is set by hand."""
   now = [100.0]
   monkeypatch.setattr(progress.time, 'perf_counter', lambda: now[0])
   return now

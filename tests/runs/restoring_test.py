@@ -35,7 +35,7 @@ def _line(step):
 
 @pytest.fixture
 def workdir(tmp_path):
-  """A run of report_every 20 that was stopped at 90, and saved at 60 and 90."""
+  """Writes a workdir with reports every 20 steps, checkpoints at 60 and 90."""
   _save(tmp_path, {60: [20, 40, 50, 60], 90: [20, 40, 50, 60, 80]})
   for step in (20, 40, 50, 60, 80):
     records.append_metrics(tmp_path, _line(step))

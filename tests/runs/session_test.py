@@ -84,7 +84,7 @@ def _run(workdir, **changes):
 
 
 def _lines(workdir):
-  """The metrics without their seconds."""
+  """Reads metrics without their seconds."""
   lines = records.read_metrics(workdir)
   for line in lines:
     speed = line.pop('steps_per_second')
@@ -122,7 +122,7 @@ def _forbidden(*_):
 
 @pytest.fixture(scope='module')
 def whole(tmp_path_factory):
-  """A run of eight steps that nothing disturbed."""
+  """Trains a run of eight steps without interruption."""
   workdir = tmp_path_factory.mktemp('whole') / 'run'
   _run(workdir)
   return workdir
@@ -293,7 +293,7 @@ def _signalled(workdir, line, *numbers):
 
 
 def _not_evaluated(whole):
-  """Lines of the run without what held-out episodes came to on the way."""
+  """Reads the run's lines without their results on held-out episodes."""
   lines = _lines(whole)
   has = [line.pop('held_out', None) is not None for line in lines]
   assert has == [False, True] * 2

@@ -116,7 +116,7 @@ Inks = dict[tuple[str, int, int], np.ndarray]
 
 @pytest.fixture(scope='module')
 def inks() -> Inks:
-  """Two alphabets of 6 and 4 characters by 3 drawers: where there is ink."""
+  """Draws the ink of two alphabets of 6 and 4 characters by 3 drawers."""
   generator = np.random.default_rng(2)
   drawings = {}
   for alphabet, count in (('Nordic_(old)', 6), ('Abc', 4)):
@@ -156,7 +156,7 @@ def write_zip(
 
 
 def slow_pixels(ink: np.ndarray) -> np.ndarray:
-  """Each of 28 x 28 pixels the mean over its area, in quarters of 105."""
+  """Averages over the area of each of 28 x 28 pixels, in quarters of 105."""
   fine = np.kron(ink.astype(int), np.ones((4, 4), int))
   pixels = np.zeros((28, 28), np.uint8)
   for row, column in np.ndindex(28, 28):
@@ -263,7 +263,7 @@ def test_parts_make_a_whole_and_what_is_twice_is_read_once(tmp_path, inks):
 
 
 def test_which_are_held_out_depends_on_nothing_but_names(tmp_path, inks):
-  """Fewer drawers, other drawings and a further alphabet change nothing."""
+  """Checks fewer drawers, other drawings and a further alphabet."""
 
   def held_out(drawings: Inks, folder: str) -> set[tuple[str, int]]:
     (tmp_path / folder).mkdir()

@@ -22,7 +22,9 @@ _BATCH = 16
 
 
 def _dynamic(drawn, images, l, k):  # noqa: E741 - the paper's name
-  """Appendix D's DynamicDependency: loops from 1, labels are addresses from 0.
+  """Writes out appendix D's DynamicDependency.
+
+  Its loops count from 1; labels are addresses from 0.
 
   Returns:
     The numbers of all images, and the step from 0 of each recalled one.
@@ -40,7 +42,7 @@ def _dynamic(drawn, images, l, k):  # noqa: E741 - the paper's name
 
 
 def _similarity(drawn, offset, l, k):  # noqa: E741 - the paper's name
-  """Appendix D's SimilarityBasedDependency, for an offset from 0."""
+  """Writes out appendix D's SimilarityBasedDependency, for an offset from 0."""
   generator = iter(drawn)
   sequence = []
   for _ in range(l):

@@ -197,7 +197,7 @@ def idx_labels(labels: np.ndarray) -> bytes:
 
 @pytest.fixture
 def contents() -> dict[str, bytes]:
-  """Four small files: 23 training and 7 held-out digits."""
+  """Makes the contents of four small files: 23 training, 7 held-out digits."""
   generator = np.random.default_rng(5)
   files = {}
   for part, count in (('train', 23), ('t10k', 7)):
@@ -519,7 +519,7 @@ def prepare(folder: pathlib.Path, splits: dict[str, Images]) -> None:
 
 @pytest.fixture(scope='module')
 def splits(bundled) -> dict[str, Images]:
-  """More than a batch of training digits, and fewer held-out ones."""
+  """Draws more than a batch of training digits, and fewer held-out ones."""
   every = bundled.training.pixels[::4], bundled.training.labels[::4]
   return {
     'train': Images(*every),
@@ -535,7 +535,7 @@ def prepared(splits, tmp_path_factory) -> pathlib.Path:
 
 
 def as_pairs(part: Images) -> list[tuple[bytes, int]]:
-  """In an order of their own: preparing shuffles."""
+  """Sorts images with their labels, because preparing shuffles."""
   return sorted((x.tobytes(), int(y)) for x, y in zip(*part, strict=True))
 
 
@@ -680,7 +680,7 @@ def test_prepares_where_tensorflow_is_there(tmp_path, monkeypatch, splits):
   formats = []
 
   def prepare_ours(self, **settings):
-    """What the stock builder would do with TensorFlow and a network."""
+    """Does what the stock builder would do with TensorFlow and a network."""
     with monkeypatch.context() as patch:
       patch.setattr(tfds.core.DatasetBuilder, 'download_and_prepare', original)
       formats.append(settings.get('file_format', self.info.file_format.value))

@@ -32,7 +32,7 @@ def _read(file):
 
 
 def _frames(episodes):
-  """All of them, wherever they are."""
+  """Returns all frames, whether in memory or in a file."""
   return episodes.frames[np.arange(len(episodes.frames))]
 
 

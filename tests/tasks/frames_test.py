@@ -21,7 +21,7 @@ def _save(folder, count, shape=(8, 12, 3), save=np.savez, **others):
 
 
 def _companions(count):
-  """A condition and marks that tell of which episode and step they are."""
+  """Makes a condition and marks from the numbers of episode and step."""
   condition = np.arange(count * 8, dtype=np.float64).reshape(count, 4, 2)
   marks = (np.arange(count)[:, None] >> np.arange(4)) & 1
   return {'condition': condition, 'predictable': marks}
@@ -32,7 +32,7 @@ def _draw(task, images, keys=_KEYS):
 
 
 def _held_out(count):
-  """The numbers of held-out episodes, written out."""
+  """Returns the numbers of held-out episodes, written out."""
   if count < 10:
     return [count - 1]
   return [number - 1 for number in range(10, count + 1, 10)]

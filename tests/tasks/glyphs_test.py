@@ -31,7 +31,7 @@ draw = jax.jit(lambda key, part: part.draw(key, 600))
 
 @pytest.fixture(scope='module')
 def written(programs) -> list[tuple[np.ndarray, np.ndarray]]:
-  """Paths and pens of every character by each drawer."""
+  """Computes paths and pens of every character by each drawer."""
   write = jax.jit(jax.vmap(glyphs.write, (0, 0, None)))
   return [
     tuple(map(np.asarray, write(programs, np.arange(COUNT), drawer)))
@@ -41,7 +41,7 @@ def written(programs) -> list[tuple[np.ndarray, np.ndarray]]:
 
 @pytest.fixture(scope='module')
 def images(written) -> np.ndarray:
-  """Every image, [alphabet, character, drawer, 28, 28]."""
+  """Renders every image, [alphabet, character, drawer, 28, 28]."""
   render_all = jax.jit(jax.vmap(glyphs.render))
   columns = [render_all(*paths_and_width) for paths_and_width in written]
   return np.stack(columns, 1).reshape(ALPHABETS, CHARACTERS, DRAWERS, 28, 28)
@@ -94,7 +94,7 @@ def test_no_two_characters_have_one_program(programs):
 
 
 def test_alphabets_have_styles_of_their_own(programs):
-  """Numbers of strokes vary more between alphabets than chance has it."""
+  """Checks that numbers of strokes differ between alphabets beyond chance."""
   count = programs.count.reshape(ALPHABETS, CHARACTERS)
   chance = count.var() / CHARACTERS
   assert count.mean(1).var() > 3 * chance
@@ -103,7 +103,7 @@ def test_alphabets_have_styles_of_their_own(programs):
 
 
 def test_what_is_drawn_belongs_to_its_version(programs, images):
-  """Who changes what is drawn raises `VERSION`, then these numbers."""
+  """Fails if characters change: increase `VERSION`, then update the numbers."""
   digest = hashlib.sha256()
   for field in programs:
     digest.update(field.astype(field.dtype.newbyteorder('<')).tobytes())
@@ -207,7 +207,7 @@ def test_drawers_differ(images):
 
 
 def test_characters_differ_more_than_drawers(images):
-  """The nearest image by other drawers shows the same character, mostly."""
+  """Checks that most images are nearest to one of the same character."""
   # Blurred, so that a stroke meets its neighbour.
   blurred = images[:, :, :4]
   for axis in (-1, -2):

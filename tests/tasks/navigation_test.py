@@ -31,7 +31,7 @@ def _compiled(task):
 
 @functools.cache
 def _episodes(sizes):
-  """Episodes of grids whose cells are numbered by rows, and those numbers."""
+  """Draws episodes of grids of numbered cells, and returns the numbers."""
   count = _MANY if sizes == _GRID else _FEW
   keys = jax.random.split(jax.random.key(sum(sizes)), count)
   batch = _compiled(Navigation(*sizes))(keys, InOrder(*make(40)))
@@ -40,7 +40,7 @@ def _episodes(sizes):
 
 
 def _neighbours(rows, columns, cell):
-  """What each action that stays in the grid leads to."""
+  """Returns the cell that each action inside the grid leads to."""
   row, column = divmod(cell, columns)
   return {
     action: (row + down) * columns + column + right
@@ -169,7 +169,7 @@ def test_actions_do_not_depend_on_those_before():
 
 
 def _first_visits(rows, columns, steps):
-  """The exact probability that frame t is of a cell not seen before, [T].
+  """Computes the exact probability that frame t shows a new cell, [T].
 
   For each cell, the walks that have not met it yet are followed.
   """

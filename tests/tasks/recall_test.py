@@ -23,7 +23,7 @@ _BATCH = 16
 
 
 def _perfect(drawn, labels, l, k):  # noqa: E741 - the paper's name
-  """Appendix D's PerfectRecall; its loops count from 1.
+  """Writes out appendix D's PerfectRecall, whose loops count from 1.
 
   `drawn` are what the generator gives, in turn.
   """
@@ -38,7 +38,7 @@ def _perfect(drawn, labels, l, k):  # noqa: E741 - the paper's name
 
 
 def _parity(drawn, labels, l, k):  # noqa: E741 - the paper's name
-  """Appendix D's ParityRecall; its loops count from 1.
+  """Writes out appendix D's ParityRecall, whose loops count from 1.
 
   An even digit is answered by a 0.
   """
@@ -189,7 +189,7 @@ def test_every_digit_has_its_answer(digit):
 
 @functools.cache
 def _parity_episodes():
-  """Numbers of the images of 4,000 episodes, l 3 and k 2; their labels."""
+  """Draws 4,000 episodes, l 3 and k 2; returns images' numbers and labels."""
   labels = np.array([0, 1, 2, 3, 0, 1, 5, 0, 8, 1, 9, 0])
   keys = jax.random.split(jax.random.key(6), 4_000)
   batch = _compiled(ParityRecall(3, 2))(keys, make(12, labels))

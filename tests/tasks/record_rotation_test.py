@@ -49,7 +49,7 @@ def _run(folder, *arguments, **environment):
 
 
 def _box(x1, y1, x2, y2):
-  """The edges of a rectangle."""
+  """Returns the edges of a rectangle."""
   corners = [(x1, y1), (x2, y1), (x2, y2), (x1, y2)]
   return [
     (*one, *other)
@@ -58,7 +58,7 @@ def _box(x1, y1, x2, y2):
 
 
 def _plan(*sectors):
-  """A plan of sectors, each a list of edges and whether it is high."""
+  """Makes a plan of sectors, each a list of edges and whether it is high."""
   return vizdoom_level.Plan(
     np.array([edge for edges, _ in sectors for edge in edges], float),
     np.array([i for i, (edges, _) in enumerate(sectors) for _ in edges]),
@@ -350,7 +350,7 @@ _STEP = 10
 
 @pytest.fixture(scope='module')
 def turns():
-  """Two turns in steps of 10 degrees, at three places, `[3, 72, 64, 64, 3]`."""
+  """Records two turns, in steps of 10 degrees, at each of three places."""
   _engine()
   turned = np.arange(0, 720, _STEP, dtype=np.float64)
   rng = np.random.default_rng(5)

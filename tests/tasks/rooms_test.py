@@ -39,7 +39,7 @@ def _pose(x, y, heading):
 
 
 def _hall(walls=(), things=(), plain=True):
-  """An empty hall with solid cells (x, y) and things in it.
+  """Makes an empty hall with solid cells (x, y) and things in it.
 
   A thing is (kind, x, y, radius, height, color). Walls, unless they keep their
   bricks, are white, the floor and the sky black.
@@ -431,7 +431,7 @@ def test_sizes_that_make_no_sense_are_refused(size):
 
 
 def test_what_is_drawn_belongs_to_its_version():
-  """Who changes what is drawn raises `VERSION`, then these numbers."""
+  """Fails if rooms change: increase `VERSION`, then update these numbers."""
   assert rooms.VERSION == 1
   means = []
   for number in range(4):

@@ -32,7 +32,7 @@ def _batch():
 
 
 def _show_pose(scene, pose, height, width):
-  """In place of a frame, its pose and the room's colour of the floor."""
+  """Returns the pose and the floor's colour instead of a frame."""
   values = jnp.concatenate([pose, scene.floor])
   return jnp.broadcast_to(values, (height, width, 6))
 

@@ -1,4 +1,4 @@
-"""What all tasks have in common, and the drawing of their images."""
+"""Tests of all tasks, and of how images are drawn."""
 
 import dataclasses
 import functools
@@ -36,7 +36,7 @@ def _compiled(task):
 
 @functools.cache
 def _batch(task):
-  """Six episodes of the numbered images, on the host."""
+  """Draws six episodes of numbered images, on the host."""
   return jax.device_get(_compiled(task)(_KEYS, make()))
 
 
@@ -274,7 +274,7 @@ def _of_classes(binarize=False):
 
 
 def _draw_of_classes(labels, classes, binarize=False, seed=5):
-  """Frames of `classes` [B, K], among images of `labels`."""
+  """Draws frames of `classes` [B, K] among images of `labels`."""
   keys = jax.random.split(jax.random.key(seed), len(classes))
   images = make(len(labels), labels)
   return _of_classes(binarize)(keys, images, np.asarray(classes, np.int32))
