@@ -14,6 +14,7 @@ import jax
 import optax
 
 from gtmm_jax.memory import derivatives
+from gtmm_jax.model.distributions import kl_divergence
 from gtmm_jax.model.temporal_vae import TemporalVAE
 from gtmm_jax.problem import Problem
 
@@ -55,9 +56,10 @@ def negative_bound(
   variables = {'params': params, 'batch_stats': batch_stats}
 
   def body(state, inputs):
-    state, step, distribution = model.apply(variables, state, *inputs)
+    state, step, prior, distribution = model.apply(variables, state, *inputs)
     likelihood = distribution.log_likelihood(inputs[0]).sum((-3, -2, -1))
-    return state, step.kl - likelihood
+    kl = kl_divergence(step.posterior, prior, bounded=True)
+    return state, kl - likelihood
 
   features = model.apply(variables, frames[0], method='encode')
   state = model.apply(variables, features, condition[0], method='initial_state')

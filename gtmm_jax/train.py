@@ -1,8 +1,14 @@
 """Training of one replica: its state, and one step.
 
-Everything here is pure and knows neither replicas nor devices
-(`gtmm_jax.replicas` lifts it), nor tasks: a task is any function from a key and
-images to an episode.
+From `train_step` to the equations: `model/free_energy.py` computes the bound
+(eqs. 6 and 7) by scanning `model/temporal_vae.py`, where the factors of eq. 1
+are. Its maps f_z, f_q and f_x are in `model/maps.py`, their networks in
+`model/networks.py`, the KL in `model/distributions.py`, and the memory, its
+core, in `gtmm_jax/memory/`.
+
+The functions are pure. They know no devices (`gtmm_jax.replicas` runs them for
+many replicas) and no tasks: a task is a function from a key and images to an
+episode.
 """
 
 from typing import Any, NamedTuple
@@ -22,18 +28,18 @@ Array = jax.Array
 
 
 class TrainState(NamedTuple):
-  """All that training changes, for one replica.
+  """State of training, for one replica.
 
   Attributes:
     step: updates made, int32.
     params: the model's parameters.
     batch_stats: the model's running averages.
     optimizer: state of the optax transformation.
-    failed_at: step whose bound or gradient was not finite, -1 if none. The
-      state then stays as it was before that step.
+    failed_at: step whose bound or gradient was not finite, -1 if none. From it
+      on the rest of the state stays as it was.
     totals: metrics of the training batches since they were last reset.
     gradient_norm: sum over these batches of the gradient's global norm, before
-      it is clipped.
+      clipping.
   """
 
   step: Array
@@ -48,9 +54,11 @@ class TrainState(NamedTuple):
 def adam(
   learning_rate: float, gradient_norm: float = 10.0
 ) -> optax.GradientTransformation:
-  """Adam (section 4.1) on gradients clipped to a global norm.
+  """Returns Adam (section 4.1) on gradients clipped to a global norm.
 
-  The paper names no clipping; 10 cuts only what would otherwise be a jump.
+  The paper names no clipping. A norm of 10 clips nearly every step, not only
+  outliers: gradients of the small preset have norms of some 300 to 1,300. Adam
+  ignores a constant factor, so that the clip makes all batches weigh the same.
   """
   chain = optax.chain(
     optax.clip_by_global_norm(gradient_norm), optax.adam(learning_rate)
@@ -70,16 +78,16 @@ def init_state(
   key: Array,
   images: Any,
 ) -> TrainState:
-  """A fresh state.
+  """Returns the state before the first step.
 
   Args:
-    problem: what is trained.
-    optimizer: what will update the parameters.
-    key: the replica's key; step s of training uses `fold_in(key, s)`, s >= 1.
-    images: what `problem.sample` takes.
+    problem: the model and its episodes.
+    optimizer: updates the parameters.
+    key: the replica's key; step s of training folds in s, s >= 1.
+    images: the second argument of `problem.sample`.
 
   Returns:
-    The state before the first step.
+    The state.
   """
   # Initialisation needs the shapes of a batch, not its values.
   episode, noise = jax.tree.map(
@@ -108,7 +116,15 @@ def init_state(
 def objective(
   problem: Problem, params: Any, batch_stats: Any, episode: Any, noise: Array
 ) -> tuple[Array, free_energy.Inference]:
-  """The negative bound of a batch, nats a sequence, and what it came from."""
+  """Returns a batch's mean negative bound, nats a sequence, and its inference.
+
+  Args:
+    problem: the model, and what its backward pass rematerialises.
+    params: the model's parameters.
+    batch_stats: the model's running averages.
+    episode: `frames [T, B, H, W, C]` and `condition [T, B, A]`.
+    noise: standard normal, [T, B, Z].
+  """
   variables = {'params': params, 'batch_stats': batch_stats}
   with derivatives.written_out():
     inference = free_energy.infer(
@@ -130,19 +146,18 @@ def train_step(
   key: Array,
   images: Any,
 ) -> TrainState:
-  """One update of one replica.
+  """Updates one replica on a fresh batch.
 
   Args:
-    problem: what is trained.
-    optimizer: what updates the parameters.
+    problem: the model and its episodes.
+    optimizer: updates the parameters.
     state: before the step.
     key: the replica's key, the same at every step.
-    images: what `problem.sample` takes.
+    images: the second argument of `problem.sample`.
 
   Returns:
     The state after the step. A step whose bound or gradient is not finite is
-    marked in `failed_at` and changes nothing else but the step count; nor does
-    any step after it.
+    marked in `failed_at`; from it on only the step count changes.
   """
   step = state.step + 1
   episode, noise = problem.draw(jax.random.fold_in(key, step), images)
@@ -150,37 +165,26 @@ def train_step(
   (loss, inference), gradients = gradient(
     problem, state.params, state.batch_stats, episode, noise
   )
-  updates, moved = optimizer.update(gradients, state.optimizer, state.params)
+  updates, optimizer_state = optimizer.update(
+    gradients, state.optimizer, state.params
+  )
   norm = optax.tree.norm(gradients)
   is_finite = jnp.isfinite(loss) & jnp.isfinite(norm)
   has_failed = (state.failed_at >= 0) | ~is_finite
-  new = (
-    optax.apply_updates(state.params, updates),
-    moved,
-    inference.batch_stats,
-    metrics.add(state.totals, inference.terms, episode.predictable),
-    state.gradient_norm + norm,
+  updated = state._replace(
+    params=optax.apply_updates(state.params, updates),
+    batch_stats=inference.batch_stats,
+    optimizer=optimizer_state,
+    totals=metrics.add(state.totals, inference.terms, episode.predictable),
+    gradient_norm=state.gradient_norm + norm,
   )
-  old = (
-    state.params,
-    state.optimizer,
-    state.batch_stats,
-    state.totals,
-    state.gradient_norm,
-  )
-  params, moved, batch_stats, totals, gradient_norm = jax.tree.map(
-    lambda before, after: jnp.where(has_failed, before, after), old, new
-  )
-  return TrainState(
+  return jax.tree.map(
+    lambda before, after: jnp.where(has_failed, before, after), state, updated
+  )._replace(
     step=step,
-    params=params,
-    batch_stats=batch_stats,
-    optimizer=moved,
     failed_at=jnp.where(
       (state.failed_at < 0) & ~is_finite, step, state.failed_at
     ),
-    totals=totals,
-    gradient_norm=gradient_norm,
   )
 
 
@@ -199,11 +203,11 @@ def means(
 
   Args:
     totals: as in `TrainState`, of every replica, leaves [R, ...], on the host.
-    gradient_norm: likewise, [R].
-    failed_at: likewise, int [R].
+    gradient_norm: as in `TrainState`, [R].
+    failed_at: as in `TrainState`, int [R].
 
   Returns:
-    What `metrics.means` returns, and `gradient_norm [R]`; not a number where a
+    All that `metrics.means` returns, and `gradient_norm [R]`; NaN where a
     replica has failed, or there was no batch.
   """
   has_none = (failed_at >= 0) | (totals.batches == 0)

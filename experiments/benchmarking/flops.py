@@ -14,6 +14,7 @@ import optax
 from gtmm_jax import train
 from gtmm_jax.memory import derivatives
 from gtmm_jax.model import build
+from gtmm_jax.model.distributions import kl_divergence
 from gtmm_jax.model.temporal_vae import TemporalVAE
 
 Array = jax.Array
@@ -129,12 +130,13 @@ def _objective(
   features = apply('encode', frames)
   steps = []
   for inputs in zip(features, condition, noise, strict=True):
-    state, step = model.apply(variables, state, *inputs, method='step')
+    state, step = model.apply(variables, state, *inputs, method='observe')
     steps.append(step)
-  z, context, kl = (
-    jnp.stack([getattr(step, name) for step in steps])
-    for name in ('z', 'context', 'kl')
+  z, context, posterior = jax.tree.map(
+    lambda *leaves: jnp.stack(leaves), *steps
   )
+  prior = model.apply(variables, context, method='prior')
+  kl = kl_divergence(posterior, prior, bounded=True)
   likelihood = apply('decode', z, context).log_likelihood(frames)
   squares = [
     jnp.sum(jnp.square(leaf))

@@ -1,9 +1,10 @@
 """Evaluation of one replica on held-out episodes.
 
-Running averages stand in for batch statistics, so a sequence's terms depend on
-nothing but that sequence.
+Batch normalisation uses running averages here, so that a sequence's terms
+depend on that sequence alone.
 """
 
+import dataclasses
 import functools
 from typing import Any, Literal, NamedTuple
 
@@ -18,15 +19,35 @@ from gtmm_jax.problem import Problem
 Array = jax.Array
 
 
+@dataclasses.dataclass(frozen=True)
+class Protocol:
+  """The rules by which a model is evaluated.
+
+  Attributes:
+    problem: the model, its held-out episodes and the batch size.
+    prefix: true frames that free-running generation is given.
+    asks: what a predictable frame has to be: 'frame', an earlier frame;
+      'class', any image of a class; 'view', close to the true view.
+    binarize: whether the pixels of generated frames are sampled before the
+      frames are encoded again.
+  """
+
+  problem: Problem
+  prefix: int
+  asks: Literal['frame', 'class', 'view']
+  binarize: bool = False
+
+
 class EvaluationState(NamedTuple):
   """Sums over evaluation batches, for one replica.
 
   Attributes:
     totals: of the metrics.
-    entropy: of the frames, summed over batches of their mean a sequence, nats:
-      the floor that grey values leave under the negative bound.
-    retrieved: counts of generated frames that are what they should be.
-    closeness: how close generated frames come, where none is a repeat.
+    entropy: of the frames, nats a sequence, summed over the batches' means: the
+      least negative log-likelihood that grey values allow.
+    retrieved: counts of generated frames that are right.
+    closeness: distances of generated frames from true ones, where no frame is a
+      repeat.
   """
 
   totals: metrics.Totals
@@ -39,8 +60,8 @@ class Generated(NamedTuple):
   """Frames of a batch of episodes, each generated twice.
 
   Attributes:
-    ahead: from the prior, given the true past, [T, B, H, W, C] in [0, 1].
-    free: a true prefix, and what was generated from there on, likewise.
+    ahead: from the prior given the true past, [T, B, H, W, C] in [0, 1].
+    free: a true prefix, and the frames generated from there on, likewise.
   """
 
   ahead: Array
@@ -48,7 +69,7 @@ class Generated(NamedTuple):
 
 
 def zeros(length: int) -> EvaluationState:
-  """Sums over no batch, for episodes of `length` frames."""
+  """Returns sums over no batch, for episodes of `length` frames."""
   return EvaluationState(
     metrics.zeros(length),
     jnp.float32(0),
@@ -58,34 +79,28 @@ def zeros(length: int) -> EvaluationState:
 
 
 def evaluate_batch(
-  problem: Problem,
-  prefix: int,
-  asks: Literal['frame', 'class', 'view'],
-  binarize: bool,
+  protocol: Protocol,
   state: EvaluationState,
   variables: free_energy.Variables,
   key: Array,
   images: Any,
   judge: Any = None,
 ) -> EvaluationState:
-  """Adds one batch of episodes.
+  """Adds one batch of episodes to the sums.
 
   Args:
-    problem: model, task and batch size.
-    prefix: true frames that free-running generation is given.
-    asks: what a predictable frame has to be: an earlier frame, any image of a
-      class, or a view that is close to the true one.
-    binarize: whether generated frames that are encoded again are drawn.
-    state: so far; its batch count picks the next key.
+    protocol: how to evaluate.
+    state: the sums so far; their number of batches picks the next keys.
     variables: `params` and `batch_stats` of the replica.
     key: the replica's key.
     images: held-out ones.
     judge: parameters of the classifier of images, where episodes ask for a
-      class; None where they ask for a frame.
+      class; else None.
 
   Returns:
     The new sums.
   """
+  problem = protocol.problem
   number = state.totals.batches.astype(jnp.uint32)
   batch_key = jax.random.fold_in(key, jnp.uint32(folds.EVALUATION) + number)
   dreams_key = jax.random.fold_in(key, folds.DREAMS)
@@ -94,63 +109,63 @@ def evaluate_batch(
     problem.model, variables, episode.frames, episode.condition, noise
   )
   generated = generate_twice(
-    problem,
-    prefix,
-    binarize,
+    protocol,
     variables,
     jax.random.fold_in(dreams_key, number),
-    (episode, noise, inference.steps),
+    episode,
+    noise,
+    inference,
   )
   _, entropy, retrieved, closeness = state
   if problem.model.observation_map.likelihood == 'bernoulli':
     floor = distributions.bernoulli_entropy(episode.frames)
     entropy += floor.sum((0, -3, -2, -1)).mean()
-  if asks == 'view':
+  if protocol.asks == 'view':
     measured = fidelity.measure(
-      episode.frames, generated.free, episode.predictable, prefix
+      episode.frames, generated.free, episode.predictable, protocol.prefix
     )
     closeness = jax.tree.map(jnp.add, closeness, measured)
   else:
     classify = judge and functools.partial(classifier.classify, judge)
-    tally = retrieval.tally(episode, *generated, prefix, classify)
+    tally = retrieval.tally(episode, *generated, protocol.prefix, classify)
     retrieved = jax.tree.map(jnp.add, retrieved, tally)
   totals = metrics.add(state.totals, inference.terms, episode.predictable)
   return EvaluationState(totals, entropy, retrieved, closeness)
 
 
 def generate_twice(
-  problem: Problem,
-  prefix: int,
-  binarize: bool,
+  protocol: Protocol,
   variables: free_energy.Variables,
   key: Array,
-  watched: tuple[Any, Array, Any],
+  episode: Any,
+  noise: Array,
+  inference: free_energy.Inference,
 ) -> Generated:
   """Generates the frames of episodes one step ahead, and free-running.
 
   Args:
-    problem: whose model generates.
-    prefix: true frames that free-running generation is given.
-    binarize: whether generated frames that are encoded again are drawn.
+    protocol: whose model generates.
     variables: of the model.
-    key: random key of the pixels of frames that are encoded again.
-    watched: the episodes, the noise of their latents, and the steps that
-      `free_energy.infer` made of both.
+    key: random key of the sampled pixels.
+    episode: true episodes, axes [T, B, ...].
+    noise: of their latents, [T, B, Z].
+    inference: from `free_energy.infer` on both.
 
   Returns:
     The frames.
   """
-  episode, noise, steps = watched
-  # The prior at t depends on noise before t alone, so that at t is still free.
-  z = steps.prior.sample(noise)
-  ahead = problem.model.apply(variables, z, steps.context, method='decode')
+  model = protocol.problem.model
+  # The prior at t depends on the noise before t alone, so that at t is unused.
+  z = inference.prior.sample(noise)
+  context = inference.steps.context
+  ahead = model.apply(variables, z, context, method='decode')
   free = generate.run_free(
-    problem.model,
+    model,
     variables,
     episode.frames,
     episode.condition,
     noise,
-    prefix,
-    key if binarize else None,
+    protocol.prefix,
+    key if protocol.binarize else None,
   )
   return Generated(ahead.mean, free)

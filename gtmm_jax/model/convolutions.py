@@ -1,6 +1,9 @@
-"""How the digit networks' convolutions are computed; the one place that knows.
+"""Convolutions of the digit and the colour networks.
 
-All take and give `[..., H, W, C]` with any number of leading axes.
+All map `[..., H, W, C]` to `[..., H', W', D]` with any number of leading axes.
+`StridedConv` and `TransposedConv` leave the computation to XLA. The others
+compute the small convolutions of the digit networks as matrix products where
+XLA's own gradients are slow on CPUs.
 """
 
 import functools
@@ -17,7 +20,7 @@ _DIMENSIONS = ('NHWC', 'HWIO', 'NHWC')
 
 
 def convolve(frames: Array, kernel: Array, stride: int = 1) -> Array:
-  """Same-padded convolution.
+  """Convolves with padding, so that stride 1 keeps height and width.
 
   Args:
     frames: [..., H, W, C].
@@ -47,9 +50,10 @@ def convolve(frames: Array, kernel: Array, stride: int = 1) -> Array:
 
 @functools.partial(jax.checkpoint, static_argnums=2)
 def _unfolded(frames: Array, kernel: Array, stride: int) -> Array:
-  """The convolution of [B, H, W, C] as one product with all its windows.
+  """Convolves frames [B, H, W, C] by one matrix product with all windows.
 
-  Gradients cut the windows out again: they are many times the frames.
+  The backward pass rematerialises the windows, which are many times as large as
+  the frames.
   """
   side, (height, width) = kernel.shape[0], frames.shape[1:3]
   reach = side // 2
@@ -63,13 +67,13 @@ def _unfolded(frames: Array, kernel: Array, stride: int) -> Array:
   return jnp.concatenate(windows, axis=-1) @ matrix
 
 
-def double(frames: Array, kernel: Array) -> Array:
-  """Transposed 3x3 convolution that doubles rows and columns.
+def convolve_transposed(frames: Array, kernel: Array) -> Array:
+  """Applies a transposed 3x3 convolution that doubles height and width.
 
   Each input pixel (i, j) adds frames[i, j] @ kernel[a, b] to the output pixel
-  (2 i + a - 1, 2 j + b - 1); what falls outside is dropped. Computed as one
-  matrix product, then added up in the four interleaved phases: XLA's own
-  transposed convolution multiplies mostly zeros.
+  (2 i + a - 1, 2 j + b - 1), if that is inside the frame. One matrix product
+  gives all the summands, which are then added in four interleaved phases; XLA's
+  own transposed convolution multiplies mostly zeros.
 
   Args:
     frames: [..., H, W, C].
@@ -81,15 +85,21 @@ def double(frames: Array, kernel: Array) -> Array:
   *batch, height, width, channels = frames.shape
   size = kernel.shape[-1]
   matrix = kernel.transpose(2, 0, 1, 3).reshape(channels, -1)
-  taps = frames @ matrix.astype(frames.dtype)
-  taps = taps.reshape(-1, height, width, 3, 3, size)
-  rows = _interleave(taps[:, :, :, 0], taps[:, :, :, 1], taps[:, :, :, 2], 1)
+  summands = frames @ matrix.astype(frames.dtype)
+  summands = summands.reshape(-1, height, width, 3, 3, size)
+  rows = _interleave(
+    summands[:, :, :, 0], summands[:, :, :, 1], summands[:, :, :, 2], 1
+  )
   out = _interleave(rows[..., 0, :], rows[..., 1, :], rows[..., 2, :], 2)
   return out.reshape(*batch, 2 * height, 2 * width, size)
 
 
 def _interleave(before: Array, at: Array, after: Array, axis: int) -> Array:
-  """Even outputs are `at`; odd ones lie after one input, before the next."""
+  """Interleaves at[i] with after[i] + before[i + 1] along an axis.
+
+  Row i of the input reaches three rows of the output: 2 i - 1, by `before`;
+  2 i, by `at`; and 2 i + 1, by `after`.
+  """
   length = before.shape[axis]
   following = jax.lax.slice_in_dim(before, 1, length, axis=axis)
   padding = [(0, 0)] * before.ndim
@@ -102,10 +112,10 @@ def _interleave(before: Array, at: Array, after: Array, axis: int) -> Array:
 
 
 class ParallelStreams(nn.Module):
-  """Parallel dimension-preserving convolutions of several sizes, concatenated.
+  """Convolutions of several kernel sizes, whose outputs are concatenated.
 
-  Gemici et al. 2017, appendix B: four streams of 8 kernels, of sizes 1, 3, 5
-  and 7. No bias: batch normalisation follows.
+  Gemici et al. 2017, appendix B: four parallel streams of 8 kernels, of sizes
+  1, 3, 5 and 7. There is no bias, because batch normalisation follows.
 
   Attributes:
     features: kernels in each stream.
@@ -117,7 +127,7 @@ class ParallelStreams(nn.Module):
 
   @nn.compact
   def __call__(self, frames: Array) -> Array:
-    """[..., H, W, C] -> [..., H, W, len(sizes) * features]."""
+    """Maps frames [..., H, W, C] to [..., H, W, len(sizes) * features]."""
     kernels = [
       self.param(
         f'kernel_{size}',
@@ -129,7 +139,7 @@ class ParallelStreams(nn.Module):
     ]
     if frames.shape[-1] > 1:
       return jnp.concatenate([convolve(frames, k) for k in kernels], axis=-1)
-    # Of one channel they are one convolution, with kernels padded by zeros.
+    # On one channel, one convolution with zero-padded kernels is faster.
     largest = max(self.sizes)
     padded = []
     for kernel, size in zip(kernels, self.sizes, strict=True):
@@ -140,12 +150,12 @@ class ParallelStreams(nn.Module):
     return convolve(frames, jnp.concatenate(padded, axis=-1))
 
 
-class Halve(nn.Module):
-  """Dimension-halving 3x3 convolution, [..., H, W, C] -> [..., H/2, W/2, D].
+class HalvingConv(nn.Module):
+  """3x3 convolution of stride 2 by `convolve`, which is fast on CPUs.
 
   Attributes:
     features: D.
-    use_bias: off where batch normalisation follows.
+    use_bias: whether to add a bias; not where batch normalisation follows.
   """
 
   features: int
@@ -153,19 +163,19 @@ class Halve(nn.Module):
 
   @nn.compact
   def __call__(self, frames: Array) -> Array:
-    """Convolves with stride 2."""
+    """Maps frames [..., H, W, C] to [..., H / 2, W / 2, D]."""
     shape = (3, 3, frames.shape[-1], self.features)
     kernel = self.param('kernel', _KERNEL_INITIALIZER, shape, jnp.float32)
     out = convolve(frames, kernel, stride=2)
     return _add_bias(self, out)
 
 
-class Double(nn.Module):
-  """Dimension-doubling 3x3 deconvolution, [..., H, W, C] -> [..., 2H, 2W, D].
+class DoublingConv(nn.Module):
+  """Transposed 3x3 convolution of stride 2 by `convolve_transposed`.
 
   Attributes:
     features: D.
-    use_bias: off where batch normalisation follows.
+    use_bias: whether to add a bias; not where batch normalisation follows.
   """
 
   features: int
@@ -173,20 +183,20 @@ class Double(nn.Module):
 
   @nn.compact
   def __call__(self, frames: Array) -> Array:
-    """Deconvolves with stride 2."""
+    """Maps frames [..., H, W, C] to [..., 2 H, 2 W, D]."""
     shape = (3, 3, frames.shape[-1], self.features)
     kernel = self.param('kernel', _KERNEL_INITIALIZER, shape, jnp.float32)
-    out = double(frames, kernel)
+    out = convolve_transposed(frames, kernel)
     return _add_bias(self, out)
 
 
-class Shrink(nn.Module):
-  """Convolution with a stride, and zeros around the frame.
+class StridedConv(nn.Module):
+  """Convolution of any kernel size, stride and padding, by XLA.
 
   Attributes:
     channels: D.
-    side: K, of the kernel.
-    stride: step between outputs.
+    side: K, height and width of the kernel.
+    stride: step between outputs in rows and columns.
     padding: zeros on each side of rows and columns.
   """
 
@@ -197,7 +207,10 @@ class Shrink(nn.Module):
 
   @nn.compact
   def __call__(self, frames: Array) -> Array:
-    """[..., H, W, C] -> [..., (H + 2 padding - K) // stride + 1, ..., D]."""
+    """Maps frames [..., H, W, C] to [..., H', W', D].
+
+    H' is (H + 2 padding - K) // stride + 1, and W' likewise.
+    """
     return nn.Conv(
       self.channels,
       (self.side, self.side),
@@ -207,14 +220,14 @@ class Shrink(nn.Module):
     )(frames)
 
 
-class Grow(nn.Module):
-  """The transpose of `Shrink`: to the shape that it would have shrunk.
+class TransposedConv(nn.Module):
+  """Transpose of a `StridedConv` on frames of a given shape, by XLA.
 
   Attributes:
-    shape: (H, W, D) of what it gives.
-    side: K, of the kernel.
-    stride: of the convolution that it is the transpose of.
-    padding: likewise.
+    shape: (H, W, D), shape of the output.
+    side: K, height and width of the kernel.
+    stride: stride of the convolution that this transposes.
+    padding: padding of the convolution that this transposes.
   """
 
   shape: tuple[int, int, int]
@@ -224,7 +237,7 @@ class Grow(nn.Module):
 
   @nn.compact
   def __call__(self, frames: Array) -> Array:
-    """[..., H', W', C] -> [..., H, W, D]."""
+    """Maps frames [..., H', W', C] to [..., H, W, D]."""
     before = self.side - 1 - self.padding
     padding = tuple(
       (before, size - 1 - (count - 1) * self.stride - before + self.side - 1)
@@ -239,7 +252,7 @@ class Grow(nn.Module):
     )(frames)
 
 
-def _add_bias(module: Halve | Double, out: Array) -> Array:
+def _add_bias(module: HalvingConv | DoublingConv, out: Array) -> Array:
   if not module.use_bias:
     return out
   bias = module.param(

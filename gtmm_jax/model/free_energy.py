@@ -1,7 +1,17 @@
-"""The per-step free energy of whole sequences, under `jax.lax.scan`.
+"""The free energy of whole sequences, for every time step.
 
-Gemici et al. 2017, eqs. 6 and 7. Images do not enter the scan: all frames are
-encoded before it and decoded after it.
+Gemici et al. 2017, eqs. 6 and 7 (https://arxiv.org/abs/1702.04649):
+
+  F   = sum_t E_q(z_<t)[F_t]
+  F_t = E_q(z_t)[log p(x_t | z_<=t, x_<t)] - KL[q(z_t) || p(z_t | z_<t, x_<t)]
+
+with the expectations estimated by one sample of q, reparameterised. `Terms`
+holds the two terms of F_t, `infer` computes them, and `negative_bound` is -F.
+The factors p and q are in `temporal_vae.py`, their distributions in
+`distributions.py`.
+
+`jax.lax.scan` runs over time steps. All frames are encoded before the scan;
+priors, KL and likelihoods are computed after it.
 """
 
 import functools
@@ -13,9 +23,12 @@ import jax
 import jax.numpy as jnp
 
 from gtmm_jax.memory import products
-from gtmm_jax.model.distributions import frame_sum
-from gtmm_jax.model.steps import Inferred, State, Step
-from gtmm_jax.model.temporal_vae import TemporalVAE
+from gtmm_jax.model.distributions import (
+  DiagonalGaussian,
+  frame_sum,
+  kl_divergence,
+)
+from gtmm_jax.model.temporal_vae import State, Step, TemporalVAE
 
 Array = jax.Array
 Variables = Mapping[str, Any]
@@ -23,7 +36,7 @@ Recompute = Literal['nothing', 'steps', 'everything']
 
 
 class Terms(NamedTuple):
-  """The terms of the bound for every step and sequence; never their sum.
+  """The two terms of the bound for every step and sequence.
 
   Attributes:
     log_likelihood: log p(x_t | z_<=t, x_<t) in nats, [T, B].
@@ -35,20 +48,26 @@ class Terms(NamedTuple):
 
 
 class Inference(NamedTuple):
-  """All that one pass over sequences makes.
+  """Inference of whole sequences.
 
   Attributes:
     terms: the bound's terms.
-    steps: latents, contexts, priors and posteriors, each [T, B, ...].
+    steps: latents, contexts and posteriors, each [T, B, ...].
+    prior: priors of the latents, over [T, B, Z].
     frames: mean of the reconstruction, [T, B, H, W, C] in [0, 1].
-    batch_stats: the running averages after the pass; as they were unless
-      training.
+    batch_stats: the running averages after the pass, unchanged unless training.
   """
 
   terms: Terms
   steps: Step
+  prior: DiagonalGaussian
   frames: Array
   batch_stats: Any
+
+
+def negative_bound(terms: Terms) -> Array:
+  """Returns -F = sum_t kl_t - log_likelihood_t, nats a sequence, [B]."""
+  return (terms.kl - terms.log_likelihood).sum(axis=0)
 
 
 def infer(
@@ -61,23 +80,23 @@ def infer(
   train: bool = False,
   recompute: Recompute = 'nothing',
 ) -> Inference:
-  """Runs the posterior over whole sequences.
+  """Infers the latents of whole sequences, and computes the bound's terms.
 
   Args:
     model: the temporal VAE.
     variables: its `params` and, where it has them, `batch_stats`.
     frames: x in [0, 1], [T, B, H, W, C].
     condition: c, [T, B, A]; A = 0 where there is none.
-    noise: standard normal, [T, B, Z]; all that is random.
+    noise: standard normal, [T, B, Z]; the only source of randomness.
     train: whether batch normalisation uses this batch's statistics, and moves
       the running averages.
-    recompute: what gradients compute again, and so need not keep: 'nothing';
-      'steps', the inside of each time step; 'everything', the inside of the
-      networks of frames, too, and the state after most steps: of T about
-      2 sqrt(T) are kept. Values do not change.
+    recompute: what the backward pass rematerialises: 'nothing'; 'steps', the
+      inside of each time step; 'everything', also the inside of the networks of
+      frames, and the state after most steps: about 2 sqrt(T) of T are saved.
+      Values do not change.
 
   Returns:
-    The bound's terms and everything that led to them.
+    The bound's terms, and the latents and distributions that they come from.
 
   Raises:
     ValueError: if `recompute` is none of these.
@@ -91,42 +110,35 @@ def infer(
   def apply(variables, method, *args):
     if not train:
       return model.apply(variables, *args, method=method), variables
-    out, moved = model.apply(
+    result, updated = model.apply(
       variables, *args, method=method, mutable=['batch_stats']
     )
-    return out, {**variables, **moved}
+    return result, {**variables, **updated}
 
   def encode(variables, frames):
     return apply(variables, 'encode', frames, train)
 
   def decode(variables, z, context, frames):
-    distribution, moved = apply(variables, 'decode', z, context, train)
+    distribution, variables = apply(variables, 'decode', z, context, train)
     log_likelihood = frame_sum(distribution.log_likelihood(frames))
-    return (log_likelihood, distribution.mean), moved
+    return (log_likelihood, distribution.mean), variables
 
   if recompute == 'everything':
     encode, decode = jax.checkpoint(encode), jax.checkpoint(decode)
   features, variables = encode(variables, frames)
   _, steps = scan_steps(
-    model,
-    variables,
-    None,
-    features,
-    condition,
-    noise,
-    recompute=recompute,
+    model, variables, None, features, condition, noise, recompute=recompute
   )
+  prior = model.apply(variables, steps.context, method='prior')
+  # The maps keep log-scales within +-4.
+  kl = kl_divergence(steps.posterior, prior, bounded=True)
   (log_likelihood, mean), variables = decode(
     variables, steps.z, steps.context, frames
   )
   if train:
     _, variables = apply(variables, 'update_statistics', steps.posterior)
-  return Inference(
-    Terms(log_likelihood, steps.kl),
-    steps,
-    mean,
-    variables.get('batch_stats', {}),
-  )
+  averages = variables.get('batch_stats', {})
+  return Inference(Terms(log_likelihood, kl), steps, prior, mean, averages)
 
 
 def scan_steps(
@@ -139,7 +151,7 @@ def scan_steps(
   *,
   recompute: Recompute = 'nothing',
 ) -> tuple[State, Step]:
-  """Scans the model's steps over encoded frames.
+  """Scans `TemporalVAE.observe` over encoded frames.
 
   Args:
     model: the temporal VAE.
@@ -153,18 +165,16 @@ def scan_steps(
   Returns:
     The state after the last step, and the steps, each [T, B, ...].
   """
-  state, inferred = _scan(
+  return _scan(
     model,
     variables,
     state,
     features,
     condition,
     noise,
-    lambda _, made: made,
+    lambda _, step: step,
     recompute,
   )
-  # Nothing in the scan waits for priors: they are made in a few large products.
-  return state, model.apply(variables, inferred, method='judge')
 
 
 def watch(
@@ -174,7 +184,7 @@ def watch(
   condition: Array,
   noise: Array,
 ) -> Any:
-  """What the memory core held, read and wrote at every step of `infer`.
+  """Returns the memory core's carries after every step of `infer`.
 
   Args:
     model: the temporal VAE.
@@ -184,8 +194,8 @@ def watch(
     noise: standard normal, [T, B, Z].
 
   Returns:
-    The core's carries after each step, leaves [T, B, ...]: that of step t gave
-    the context of frame t, and was last given z_{t-1}.
+    The carries, leaves [T, B, ...]: that of step t gave the context of frame t,
+    and was last given z_{t-1}.
   """
   features = model.apply(variables, frames, method='encode')
   _, cores = _scan(
@@ -207,7 +217,7 @@ def _scan(
   features: Array,
   condition: Array,
   noise: Array,
-  kept: Callable[[State, Inferred], Any],
+  kept: Callable[[State, Step], Any],
   recompute: Recompute = 'nothing',
 ) -> tuple[State, Any]:
   """The scan over time; `kept` chooses what is stacked."""
@@ -217,10 +227,8 @@ def _scan(
     )
 
   def step(variables, carry, inputs):
-    state, inferred = model.apply(
-      variables, carry, *inputs, method='infer_latent'
-    )
-    return state, kept(state, inferred)
+    state, step = model.apply(variables, carry, *inputs, method='observe')
+    return state, kept(state, step)
 
   inputs = features, condition, noise
   if recompute == 'nothing':
@@ -254,8 +262,3 @@ def _scan_in_segments(
   return state, jax.tree.map(
     lambda one, other: jnp.concatenate([one, other]), made, last
   )
-
-
-def negative_bound(terms: Terms) -> Array:
-  """sum_t kl_t - log_likelihood_t: the objective, nats a sequence, [B]."""
-  return (terms.kl - terms.log_likelihood).sum(axis=0)

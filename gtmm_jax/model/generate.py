@@ -1,7 +1,7 @@
-"""Generation: watch a prefix, then dream what follows.
+"""Generation: infer latents of a prefix, then draw what follows from the prior.
 
-Frames of the dream come from the prior alone. Where neither the core nor the
-store needs to see a frame, the whole dream is one scan over latents, and frames
+A continuation is called a dream. Where later steps do not depend on generated
+frames (see `TemporalVAE.imagine`), one scan draws all latents, and all frames
 are decoded after it.
 """
 
@@ -11,8 +11,7 @@ import jax
 import jax.numpy as jnp
 
 from gtmm_jax.model import free_energy
-from gtmm_jax.model.steps import State
-from gtmm_jax.model.temporal_vae import TemporalVAE
+from gtmm_jax.model.temporal_vae import State, TemporalVAE
 
 Array = jax.Array
 
@@ -21,10 +20,10 @@ class Dream(NamedTuple):
   """A continuation of a prefix of length P.
 
   Attributes:
-    frames: means of the dreamed frames, or what was drawn for the models that
-      see their own frames, [T - P, B, H, W, C] in [0, 1].
+    frames: means of the dreamed frames, or samples in models that encode their
+      own frames again, [T - P, B, H, W, C] in [0, 1].
     z: latents drawn from the prior, [T - P, B, Z].
-    stored: what the memory was given of each, [T - P, B, Z].
+    stored: the latents as the core was given them, [T - P, B, Z].
     state: the model's state after the last step.
   """
 
@@ -42,7 +41,7 @@ def continue_episode(
   noise: Array,
   frame_noise: Array | None = None,
 ) -> Dream:
-  """Watches P frames and dreams the rest of T.
+  """Infers the latents of P frames and dreams the rest of T.
 
   Args:
     model: the temporal VAE.
@@ -51,30 +50,30 @@ def continue_episode(
     condition: c of the whole episode, [T, B, A].
     noise: standard normal, [T, B, Z], for the posterior's latents during the
       prefix and the prior's after it.
-    frame_noise: [T - P, B, H, W, C], with which frames that something needs to
-      see are drawn (uniform for Bernoulli frames); None takes their mean.
+    frame_noise: noise to sample frames that are encoded again with, [T - P, B,
+      H, W, C], uniform for Bernoulli frames; None takes the frames' means.
 
   Returns:
     The dream.
 
   Raises:
-    ValueError: if there is no frame to watch, or none to dream.
+    ValueError: if the prefix is empty, or as long as the episode.
   """
-  watched, total = prefix.shape[0], condition.shape[0]
-  if not 1 <= watched < total:
+  length, total = prefix.shape[0], condition.shape[0]
+  if not 1 <= length < total:
     raise ValueError(
-      f'prefix has {watched} frames and condition {total} steps; the prefix '
+      f'prefix has {length} frames and condition {total} steps; the prefix '
       f'must have at least 1 and fewer than all.'
     )
   features = model.apply(variables, prefix, method='encode')
   state, _ = free_energy.scan_steps(
-    model, variables, None, features, condition[:watched], noise[:watched]
+    model, variables, None, features, condition[:length], noise[:length]
   )
 
   def body(carry, inputs):
     return model.apply(variables, carry, *inputs, method='imagine')
 
-  steps = (condition[watched:], noise[watched:], frame_noise)
+  steps = (condition[length:], noise[length:], frame_noise)
   state, imagined = jax.lax.scan(body, state, steps)
   if imagined.frame is not None:
     frames = imagined.frame
@@ -94,30 +93,26 @@ def run_free(
   prefix: int,
   pixel_key: Array | None = None,
 ) -> Array:
-  """Frames of whole episodes, dreamed after a prefix.
+  """Returns frames of whole episodes, dreamed after a prefix.
 
   Args:
     model: the temporal VAE.
     variables: its variables.
-    frames: true ones in [0, 1], [T, B, H, W, C].
+    frames: true frames in [0, 1], [T, B, H, W, C].
     condition: [T, B, A].
     noise: standard normal, [T, B, Z].
-    prefix: how many true frames are watched.
-    pixel_key: where pixels are sampled, so are those of frames that something
-      needs to see, with this key; None takes their means.
+    prefix: number of true frames to start from.
+    pixel_key: random key to sample frames that are encoded again with; None
+      takes their means.
 
   Returns:
-    [T, B, H, W, C]: the prefix as it is, and the dream.
+    The prefix followed by the dream, [T, B, H, W, C].
   """
-  later = frames[prefix:].shape
+  frame_noise = None
+  if pixel_key is not None:
+    shape = frames[prefix:].shape
+    frame_noise = jax.random.uniform(pixel_key, shape, jnp.float32)
   dream = continue_episode(
-    model,
-    variables,
-    frames[:prefix],
-    condition,
-    noise,
-    None
-    if pixel_key is None
-    else jax.random.uniform(pixel_key, later, jnp.float32),
+    model, variables, frames[:prefix], condition, noise, frame_noise
   )
   return jnp.concatenate([frames[:prefix], dream.frames])

@@ -1,25 +1,37 @@
 """Networks from frames to features, and from codes to frames.
 
-Those of Gemici et al. 2017, appendix B, and small dense ones. Each runs on any
-number of leading axes at once; frames come in (-1, 1).
+Those of Gemici et al. 2017, appendix B, and small dense ones. All take any
+number of leading axes; frames given to them are in (-1, 1).
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 
 import jax
 import jax.numpy as jnp
 from flax import linen as nn
 
-from gtmm_jax.model import convolutions, pathways
+from gtmm_jax.model import convolutions
 
 Array = jax.Array
+# (channels, side, stride, padding).
+_Layer = tuple[int, int, int, int]
+
+# Layers of the colour networks' two pathways, from a frame of 32x32 on. Large
+# strides without padding see what fills a frame, small kernels its textures.
+_PATHWAYS: Mapping[str, Sequence[_Layer]] = MappingProxyType(
+  {
+    'global': ((128, 5, 3, 0), (256, 4, 2, 0), (256, 4, 1, 0)),
+    'local': ((16, 4, 2, 1), (8, 4, 2, 1)),
+  }
+)
 
 
 def _normalise(network: nn.Module, x: Array, train: bool, name: str) -> Array:
-  """Batch normalisation over all leading axes, then rectification.
+  """Applies batch normalisation over all leading axes, then a ReLU.
 
-  Gradients compute it again: its arrays would be half of all that is kept.
+  The backward pass rematerialises both, which halves the memory of residuals.
   """
 
   def normalise(network: nn.Module, x: Array) -> Array:
@@ -31,16 +43,16 @@ def _normalise(network: nn.Module, x: Array, train: bool, name: str) -> Array:
   return nn.remat(normalise)(network, x)
 
 
-def _rows(x: Array, axes: int) -> Array:
-  """Leading axes in one, before the last `axes`.
+def _merge_leading(x: Array, axes: int) -> Array:
+  """Merges all axes but the last `axes` into one.
 
-  Gradients of products with more of them are transposed by a copy.
+  With more leading axes the gradient of a dense layer copies its operands.
   """
   return x.reshape(-1, *x.shape[-axes:])
 
 
 def _cut(frames: Array, side: int) -> Array:
-  """[..., H, W, C] -> [..., H / side, W / side, side^2 C], its patches."""
+  """Cuts frames into patches, [..., H / side, W / side, side^2 C]."""
   *batch, height, width, channels = frames.shape
   height, width = height // side, width // side
   x = frames.reshape(*batch, height, side, width, side, channels)
@@ -48,7 +60,7 @@ def _cut(frames: Array, side: int) -> Array:
 
 
 def _join(patches: Array, side: int) -> Array:
-  """Puts patches where `_cut` took them from."""
+  """Joins patches to frames, the inverse of `_cut`."""
   *batch, height, width, size = patches.shape
   x = patches.reshape(*batch, height, width, side, side, size // side**2)
   shape = height * side, width * side, size // side**2
@@ -56,13 +68,13 @@ def _join(patches: Array, side: int) -> Array:
 
 
 class DenseEncoder(nn.Module):
-  """Frames to features by products: the small preset's network.
+  """Dense network from frames to features, of the small preset.
 
   Attributes:
     hidden: units of each hidden layer.
-    features: F, width of what it hands on.
-    patches: (side, channels) of layers before those: each cuts what it is given
-      into patches of so many pixels a side and maps all of them alike.
+    features: F, width of the output.
+    patches: (side, channels) of each layer before the hidden ones; it cuts its
+      input into patches of side x side and maps each by the same weights.
   """
 
   hidden: Sequence[int]
@@ -71,9 +83,9 @@ class DenseEncoder(nn.Module):
 
   @nn.compact
   def __call__(self, frames: Array, train: bool) -> Array:
-    """[..., H, W, C] in (-1, 1) -> [..., F]; `train` changes nothing."""
+    """Maps frames [..., H, W, C] in (-1, 1) to [..., F]; ignores `train`."""
     del train
-    x = _rows(frames, 3)
+    x = _merge_leading(frames, 3)
     for index, (side, channels) in enumerate(self.patches, 1):
       layer = nn.Dense(channels, name=f'patches_{index}')
       x = nn.relu(layer(_cut(x, side)))
@@ -85,12 +97,12 @@ class DenseEncoder(nn.Module):
 
 
 class DenseDecoder(nn.Module):
-  """Codes to frame parameters by products: the small preset's network.
+  """Dense network from codes to frames, of the small preset.
 
   Attributes:
     hidden: units of each hidden layer.
     frame_shape: (H, W, C).
-    patches: those of the encoder that it is the reverse of.
+    patches: as of the encoder; they are joined in reverse order.
   """
 
   hidden: Sequence[int]
@@ -99,9 +111,9 @@ class DenseDecoder(nn.Module):
 
   @nn.compact
   def __call__(self, code: Array, train: bool) -> Array:
-    """[..., D] -> [..., H, W, C]; `train` changes nothing."""
+    """Maps codes [..., D] to [..., H, W, C]; ignores `train`."""
     del train
-    x = _rows(code, 1)
+    x = _merge_leading(code, 1)
     for size in self.hidden:
       x = nn.relu(nn.Dense(size)(x))
     shapes = [self.frame_shape]
@@ -125,21 +137,21 @@ class DigitEncoder(nn.Module):
   a linear layer.
 
   Attributes:
-    features: F, width of what it hands on.
+    features: F, width of the output.
   """
 
   features: int
 
   @nn.compact
   def __call__(self, frames: Array, train: bool) -> Array:
-    """[..., 28, 28, C] in (-1, 1) -> [..., F]."""
+    """Maps frames [..., 28, 28, C] in (-1, 1) to [..., F]."""
     x = convolutions.ParallelStreams(name='streams_1')(frames)
     x = _normalise(self, x, train, 'norm_1')
-    x = convolutions.Halve(32, use_bias=False, name='halve_1')(x)
+    x = convolutions.HalvingConv(32, use_bias=False, name='halve_1')(x)
     x = _normalise(self, x, train, 'norm_2')
     x = convolutions.ParallelStreams(name='streams_2')(x)
     x = _normalise(self, x, train, 'norm_3')
-    x = convolutions.Halve(64, use_bias=True, name='halve_2')(x)
+    x = convolutions.HalvingConv(64, use_bias=True, name='halve_2')(x)
     x = x.reshape(*x.shape[:-3], -1)
     return nn.Dense(self.features, name='linear')(x)
 
@@ -158,7 +170,7 @@ class DigitDecoder(nn.Module):
 
   @nn.compact
   def __call__(self, code: Array, train: bool) -> Array:
-    """[..., D] -> [..., H, W, C]."""
+    """Maps codes [..., D] to [..., H, W, C]."""
     height, width, channels = self.frame_shape
     height, width = height // 4, width // 4
     x = nn.Dense(height * width * 64, name='linear')(code)
@@ -166,39 +178,54 @@ class DigitDecoder(nn.Module):
     streams = convolutions.ParallelStreams
     x = streams(name='streams_1')(x)
     x = _normalise(self, x, train, 'norm_1')
-    x = convolutions.Double(32, use_bias=False, name='double_1')(x)
+    x = convolutions.DoublingConv(32, use_bias=False, name='double_1')(x)
     x = _normalise(self, x, train, 'norm_2')
     x = streams(name='streams_2')(x)
     x = _normalise(self, x, train, 'norm_3')
-    return convolutions.Double(channels, use_bias=True, name='double_2')(x)
+    return convolutions.DoublingConv(channels, use_bias=True, name='double_2')(
+      x
+    )
+
+
+def _pathway_shapes(
+  frame_shape: tuple[int, int, int], layers: Sequence[_Layer]
+) -> list[tuple[int, int, int]]:
+  """Returns (H, W, C) before the first layer of a pathway and after each."""
+  shapes = [frame_shape]
+  for channels, side, stride, padding in layers:
+    height, width = (
+      (length + 2 * padding - side) // stride + 1 for length in shapes[-1][:2]
+    )
+    shapes.append((height, width, channels))
+  return shapes
 
 
 class ColourEncoder(nn.Module):
   """The paper's network for frames of 3D environments (appendix B).
 
-  Two pathways of convolutions; a linear layer sees both. No normalisation.
+  Two pathways of convolutions, joined by a linear layer; no normalisation.
 
   Attributes:
-    features: F, width of what it hands on.
+    features: F, width of the output.
   """
 
   features: int
 
   @nn.compact
   def __call__(self, frames: Array, train: bool) -> Array:
-    """[..., H, W, C] in (-1, 1), H and W >= 32 -> [..., F]."""
+    """Maps frames [..., H, W, C] in (-1, 1), H and W >= 32, to [..., F]."""
     del train
-    found = []
-    for name, layers in pathways.PATHWAYS.items():
+    outputs = []
+    for name, layers in _PATHWAYS.items():
       x = frames
       for index, (channels, side, stride, padding) in enumerate(layers, 1):
         x = nn.relu(
-          convolutions.Shrink(
+          convolutions.StridedConv(
             channels, side, stride, padding, name=f'{name}_{index}'
           )(x)
         )
-      found.append(x.reshape(*frames.shape[:-3], -1))
-    return nn.Dense(self.features, name='linear')(jnp.concatenate(found, -1))
+      outputs.append(x.reshape(*frames.shape[:-3], -1))
+    return nn.Dense(self.features, name='linear')(jnp.concatenate(outputs, -1))
 
 
 class ColourDecoder(nn.Module):
@@ -212,35 +239,31 @@ class ColourDecoder(nn.Module):
 
   @nn.compact
   def __call__(self, code: Array, train: bool) -> Array:
-    """[..., D] -> [..., H, W, C]; `train` changes nothing."""
+    """Maps codes [..., D] to [..., H, W, C]; ignores `train`."""
     del train
-    shapes = [
-      pathways.shapes(self.frame_shape, layers)
-      for layers in pathways.PATHWAYS.values()
-    ]
-    widths = [math.prod(each[-1]) for each in shapes]
+    shapes = {
+      name: _pathway_shapes(self.frame_shape, layers)
+      for name, layers in _PATHWAYS.items()
+    }
+    widths = [math.prod(each[-1]) for each in shapes.values()]
     x = nn.relu(nn.Dense(sum(widths), name='linear')(code))
-    parts = jnp.split(x, widths[:1], axis=-1)
     whole, textures = (
-      self._expand(name, layers, own, part)
-      for (name, layers), own, part in zip(
-        pathways.PATHWAYS.items(), shapes, parts, strict=True
+      self._expand(name, shapes[name], part)
+      for name, part in zip(
+        _PATHWAYS, jnp.split(x, widths[:1], axis=-1), strict=True
       )
     )
     return whole + textures
 
   def _expand(
-    self,
-    name: str,
-    layers: Sequence[pathways.Layer],
-    shapes: Sequence[tuple[int, int, int]],
-    x: Array,
+    self, name: str, shapes: Sequence[tuple[int, int, int]], x: Array
   ) -> Array:
-    """One pathway backwards, from its last shape to a frame."""
+    """Runs a pathway backwards, from its last shape to a frame."""
     x = x.reshape(*x.shape[:-1], *shapes[-1])
-    for index in reversed(range(len(layers))):
-      _, side, stride, padding = layers[index]
-      x = convolutions.Grow(
+    for index, (_, side, stride, padding) in reversed(
+      list(enumerate(_PATHWAYS[name]))
+    ):
+      x = convolutions.TransposedConv(
         shapes[index], side, stride, padding, name=f'{name}_{index + 1}'
       )(x)
       x = nn.relu(x) if index else x

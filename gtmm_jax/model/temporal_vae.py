@@ -1,57 +1,102 @@
-"""The temporal VAE of Gemici et al. 2017, sections 2 and 3: one time step.
+"""One time step of the temporal VAE.
 
-At step t the core is called first, with z_{t-1} and c_t (the VRNN's also with
-the features of x_{t-1}); what it returns is the context of prior, posterior and
-observation map at t, the paper's Psi_{t-1}. z_0 and the features of x_0 are
-zero. Every dependence on the past goes through that context.
+Gemici et al. 2017, sections 2 and 3 (https://arxiv.org/abs/1702.04649). All
+that depends on the past goes through the memory's context Psi_{t-1}, which the
+core reads from what it was given up to z_{t-1} and c_t. The factors of the
+joint distribution (eq. 1) and of the posterior, each beside the method that
+computes it, are
 
-The core is given c_t times sqrt(Z), or the root of the summary's size where
-there is one. The paper does not say how actions are coded. One-hot, beside Z
-numbers of variance one, they are of little weight at the start, and models take
-long to heed them; so they are made as strong.
+  p(z_t | z_<t, x_<t)  = N(f_z(Psi_{t-1}))            `TemporalVAE.prior`
+  p(x_t | z_<=t, x_<t) = p(x_t | f_x(z_t, Psi_{t-1})) `TemporalVAE.decode`
+  q(z_t | z_<t, x_<=t) = N(f_q(x_t, Psi_{t-1}))       `TemporalVAE.posterior`
+
+The VRNN's core is also given the features of x_{t-1}. z_0 and the features of
+x_0 are zero.
 """
 
 import math
-from typing import Any, Literal, get_args
+from typing import Any, Literal, NamedTuple, get_args
 
 import jax
 import jax.numpy as jnp
 from flax import linen as nn
 
 from gtmm_jax.memory import addressing, contract, products
-from gtmm_jax.model.distributions import (
-  Bernoulli,
-  DiagonalGaussian,
-  kl_divergence,
-)
-from gtmm_jax.model.steps import Imagined, Inferred, State, Step
+from gtmm_jax.model.distributions import Bernoulli, DiagonalGaussian
 
 Array = jax.Array
 Store = Literal['sample', 'mean', 'denoised']
 
-# A step moves the running average of the posterior's variance by a hundredth.
+# A training step moves the average of the posterior's variance by 1%.
 _VARIANCE_MOMENTUM = 0.99
 
 
+class State(NamedTuple):
+  """State that one time step hands to the next.
+
+  Attributes:
+    core: the memory core's carry.
+    stored_tm1: z_{t-1} as the core will be given it (see `TemporalVAE.store`),
+      [..., Z].
+    features_tm1: features of x_{t-1}, [..., F]; None where the core sees no
+      frames.
+  """
+
+  core: Any
+  stored_tm1: Array
+  features_tm1: Array | None
+
+
+class Step(NamedTuple):
+  """Inference of one time step, or of many stacked in front.
+
+  Attributes:
+    z: latent sample, [..., Z].
+    context: Psi_{t-1}, [..., P].
+    posterior: q(z_t | z_<t, x_<=t), over [..., Z].
+  """
+
+  z: Array
+  context: Array
+  posterior: DiagonalGaussian
+
+
+class Imagined(NamedTuple):
+  """Generation of one time step.
+
+  Attributes:
+    z: latent drawn from the prior, [..., Z].
+    context: Psi_{t-1}, [..., P].
+    stored: z as the core will be given it, [..., Z].
+    frame: [..., H, W, C], where the next steps depend on it; else None.
+  """
+
+  z: Array
+  context: Array
+  stored: Array
+  frame: Array | None
+
+
 class TemporalVAE(nn.Module):
-  """One time step of the generative temporal model and of its posterior.
+  """One time step of the generative model and of its posterior.
 
   Attributes:
     core: memory core (see `gtmm_jax.memory.contract`).
-    prior_map: context -> Gaussian.
-    posterior_map: with `encode`, and (features, context) -> Gaussian.
-    observation_map: (z, context, train) -> distribution of the frame.
+    prior_map: f_z, from a context to a Gaussian over z.
+    posterior_map: f_q, with `encode`, from (features, context) to a Gaussian
+      over z.
+    observation_map: f_x, from (z, context, train) to a distribution of frames.
     latent_size: Z.
     core_sees_frames: whether the core's input starts with the features of
       x_{t-1}; the VRNN's does, the memories' do not.
-    store: what the core is given of z_{t-1}. 'sample': the sample itself, as in
+    store: form in which the core is given z_{t-1}. 'sample': the sample, as in
       the paper. 'mean': the posterior's mean, so that the context is a function
       of past frames, which eq. 1 allows. 'denoised': the sample, each dimension
-      times 1 minus a running average of the posterior's variance, a constant of
-      the model (collection `batch_stats`): dimensions that carry nothing are
-      noise of variance 1, and vanish.
-    summary_size: where it is above 0, the core is given a linear map of what
-      `store` says, of so many features, in place of all Z.
+      times 1 minus a running average of the posterior's variance (collection
+      `batch_stats`), so that dimensions that carry nothing, noise of variance
+      1, vanish.
+    summary_size: if above 0, the core is given a linear map of the stored
+      latent to this many features, in place of all Z.
   """
 
   core: nn.Module
@@ -84,10 +129,10 @@ class TemporalVAE(nn.Module):
 
   def __call__(
     self, state: State | None, frame: Array, condition: Array, noise: Array
-  ) -> tuple[State, Step, Bernoulli | DiagonalGaussian]:
-    """One whole step on a frame: encode, advance, decode.
+  ) -> tuple[State, Step, DiagonalGaussian, Bernoulli | DiagonalGaussian]:
+    """Infers one time step and returns all factors of eq. 1 at it.
 
-    The plain form of `gtmm_jax.model.free_energy`, and what `init` calls.
+    The plain form of `gtmm_jax.model.free_energy`; `init` calls it.
 
     Args:
       state: from the step before; None starts a sequence.
@@ -96,30 +141,40 @@ class TemporalVAE(nn.Module):
       noise: standard normal, [..., Z].
 
     Returns:
-      The next state, the step, and the distribution of the frame.
+      The next state, the step with its posterior, the prior of z_t, and the
+      distribution of x_t.
     """
     features = self.encode(frame)
     if state is None:
       state = self.initial_state(features, condition)
-    state, step = self.step(state, features, condition, noise)
-    return state, step, self.decode(step.z, step.context)
+    state, step = self.observe(state, features, condition, noise)
+    prior = self.prior(step.context)
+    return state, step, prior, self.decode(step.z, step.context)
+
+  def prior(self, context: Array) -> DiagonalGaussian:
+    """Returns p(z_t | z_<t, x_<t) = N(f_z(Psi_{t-1})), over [..., Z]."""
+    return self.prior_map(context)
 
   def encode(self, frames: Array, train: bool = False) -> Array:
-    """Frames [..., H, W, C] -> features [..., F], all at once."""
+    """Returns the features [..., F] of frames [..., H, W, C]."""
     return self.posterior_map.encode(frames, train)
+
+  def posterior(self, features: Array, context: Array) -> DiagonalGaussian:
+    """Returns q(z_t | z_<t, x_<=t) = N(f_q(x_t, Psi_{t-1})), over [..., Z]."""
+    return self.posterior_map(features, context)
 
   def decode(
     self, z: Array, context: Array, train: bool = False
   ) -> Bernoulli | DiagonalGaussian:
-    """Latents and contexts -> distribution of frames, all at once."""
+    """Returns p(x_t | f_x(z_t, Psi_{t-1})), over [..., H, W, C]."""
     return self.observation_map(z, context, train)
 
   def initial_state(self, features: Array, condition: Array) -> State:
-    """The state before the first frame; only the shapes of its arguments count.
+    """Returns the state before the first frame.
 
     Args:
-      features: of one step, [..., F].
-      condition: of one step, [..., A].
+      features: of one step, [..., F]; only shape and dtype count.
+      condition: of one step, [..., A]; only the shape counts.
 
     Returns:
       z_0 = 0, features of x_0 = 0 and the core's fresh carry, all in the dtype
@@ -135,10 +190,10 @@ class TemporalVAE(nn.Module):
     core = contract.in_dtype(core, features.dtype)
     return State(core, stored_tm1, features_tm1)
 
-  def step(
+  def observe(
     self, state: State, features: Array, condition: Array, noise: Array
   ) -> tuple[State, Step]:
-    """Infers z_t from the frame's features, and judges it by the prior.
+    """Infers z_t from a frame and the past.
 
     Args:
       state: from the step before.
@@ -149,27 +204,11 @@ class TemporalVAE(nn.Module):
     Returns:
       The next state and the step.
     """
-    state, inferred = self.infer_latent(state, features, condition, noise)
-    return state, self.judge(inferred)
-
-  def infer_latent(
-    self, state: State, features: Array, condition: Array, noise: Array
-  ) -> tuple[State, Inferred]:
-    """The part of `step` that later steps depend on."""
-    core, context = self._advance(state, condition)
-    posterior = self.posterior_map(features, context)
+    core, context = self._read(state, condition)
+    posterior = self.posterior(features, context)
     z = posterior.sample(noise)
-    stored = self._stored(z, posterior)
-    inferred = Inferred(z, context, posterior)
-    return State(core, stored, self._seen(features)), inferred
-
-  def judge(self, inferred: Inferred) -> Step:
-    """The rest of `step`: prior and KL of one step, or of all at once."""
-    z, context, posterior = inferred
-    prior = self.prior_map(context)
-    # The maps keep log-scales within +-4.
-    kl = kl_divergence(posterior, prior, bounded=True)
-    return Step(z, context, prior, posterior, kl)
+    state = State(core, self._stored(z, posterior), self._seen(features))
+    return state, Step(z, context, posterior)
 
   def imagine(
     self,
@@ -178,40 +217,34 @@ class TemporalVAE(nn.Module):
     noise: Array,
     frame_noise: Array | None = None,
   ) -> tuple[State, Imagined]:
-    """Draws z_t from the prior: one step of a dream.
+    """Draws z_t from the prior.
 
-    A frame is made only where something has to see it: a core that sees frames,
-    or a memory that is given posterior means. It is then encoded again.
+    Where the next steps depend on the frame, because the core sees frames or is
+    given posterior means, the frame is generated and encoded again.
 
     Args:
       state: from the step before.
       condition: c_t, [..., A].
       noise: standard normal, [..., Z].
-      frame_noise: what the frame's distribution is sampled with, [..., H, W,
-        C]; None takes its mean.
+      frame_noise: noise to sample the frame with, [..., H, W, C]; None takes
+        the frame's mean.
 
     Returns:
-      The next state and what was imagined.
+      The next state and the generated step.
     """
-    core, context = self._advance(state, condition)
-    z = self.prior_map(context).sample(noise)
-    if not (self.core_sees_frames or self.store == 'mean'):
-      stored = self._stored(z, None)
-      return (
-        State(core, stored, state.features_tm1),
-        Imagined(z, context, stored, None),
-      )
-    distribution = self.decode(z, context)
-    if frame_noise is None:
+    core, context = self._read(state, condition)
+    z = self.prior(context).sample(noise)
+    frame = features = posterior = None
+    if self.core_sees_frames or self.store == 'mean':
+      distribution = self.decode(z, context)
       frame = distribution.mean
-    else:
-      frame = distribution.sample(frame_noise)
-    features = self.encode(frame)
-    stored = self._stored(z, self.posterior_map(features, context))
-    return (
-      State(core, stored, self._seen(features)),
-      Imagined(z, context, stored, frame),
-    )
+      if frame_noise is not None:
+        frame = distribution.sample(frame_noise)
+      features = self.encode(frame)
+      posterior = self.posterior(features, context)
+    stored = self._stored(z, posterior)
+    state = State(core, stored, self._seen(features))
+    return state, Imagined(z, context, stored, frame)
 
   def update_statistics(self, posterior: DiagonalGaussian) -> None:
     """Moves the running average of the posterior's variance; training only.
@@ -219,27 +252,27 @@ class TemporalVAE(nn.Module):
     Args:
       posterior: of whole sequences, [T, B, Z].
     """
-    if self.store == 'denoised':
-      axes = tuple(range(posterior.log_scale.ndim - 1))
-      variance = jnp.exp(2.0 * posterior.log_scale).mean(axes)
-      average = self.posterior_variance
-      average.value = _VARIANCE_MOMENTUM * average.value + (
-        1.0 - _VARIANCE_MOMENTUM
-      ) * jax.lax.stop_gradient(variance)
+    if self.store != 'denoised':
+      return
+    axes = tuple(range(posterior.log_scale.ndim - 1))
+    variance = jnp.exp(2.0 * posterior.log_scale).mean(axes)
+    average = self.posterior_variance
+    average.value = _VARIANCE_MOMENTUM * average.value + (
+      1.0 - _VARIANCE_MOMENTUM
+    ) * jax.lax.stop_gradient(variance)
 
-  def _advance(self, state: State, condition: Array) -> tuple[Any, Array]:
-    """Calls the core; returns its carry and the context."""
+  def _read(self, state: State, condition: Array) -> tuple[Any, Array]:
+    """Calls the core on z_{t-1} and c_t; returns its carry and Psi_{t-1}."""
     stored = state.stored_tm1
     if self.summary_size:
       stored = self.summary(stored)
-    heard = condition * math.sqrt(stored.shape[-1])
-    inputs = [stored, heard]
+    inputs = [stored, _as_strong_as(stored, condition)]
     if state.features_tm1 is not None:
       inputs.insert(0, state.features_tm1)
     return self.core(state.core, jnp.concatenate(inputs, axis=-1))
 
   def _stored(self, z: Array, posterior: DiagonalGaussian | None) -> Array:
-    """What the memory is given of this step, [..., Z]."""
+    """Returns z as the core will be given it, [..., Z]."""
     if self.store == 'sample':
       return z
     if self.store == 'mean':
@@ -247,6 +280,15 @@ class TemporalVAE(nn.Module):
     variance = jnp.clip(self.posterior_variance.value, 0.0, 1.0)
     return z * addressing.aligned(1.0 - variance.astype(z.dtype), z)
 
-  def _seen(self, features: Array) -> Array | None:
-    """The features that the core will see: all, or none."""
+  def _seen(self, features: Array | None) -> Array | None:
+    """Returns the features if the core sees frames, else None."""
     return features if self.core_sees_frames else None
+
+
+def _as_strong_as(latent: Array, condition: Array) -> Array:
+  """Returns c_t times sqrt(Z), for a latent [..., Z] or its summary.
+
+  Beside Z numbers of variance one, models are slow to learn to use a one-hot
+  condition; the paper does not say how actions are coded.
+  """
+  return condition * math.sqrt(latent.shape[-1])

@@ -142,20 +142,15 @@ class Evaluation:
 
 def _one_batch(run: Run) -> Callable[..., evaluate.EvaluationState]:
   """Returns a function that adds a batch of episodes to one replica's sums."""
+  protocol = evaluate.Protocol(
+    run.problem, run.task.prefix, run.task.asks, run.settings.binarize
+  )
 
   def step(sums, own, shared):
     variables, key = own
     images, classifier_params = shared
     return evaluate.evaluate_batch(
-      run.problem,
-      run.task.prefix,
-      run.task.asks,
-      run.settings.binarize,
-      sums,
-      variables,
-      key,
-      images,
-      classifier_params,
+      protocol, sums, variables, key, images, classifier_params
     )
 
   return step

@@ -5,7 +5,6 @@ import functools
 
 import jax
 import numpy as np
-import pytest
 
 from gtmm_jax import folds, presets, train
 from gtmm_jax.evaluation import evaluate, metrics, retrieval
@@ -36,13 +35,13 @@ def _images(seed=0):
 
 
 @functools.cache
-def _case(networks='dense', binarize=False):
-  """A problem, variables with running averages that matter, `evaluate_batch`.
+def _case(networks='dense'):
+  """Returns a protocol, variables with averages that matter, and the step.
 
   The digit networks have batch statistics, and both have the average variance.
   """
   preset = dataclasses.replace(_TINY, networks=networks)
-  task = PerfectRecall(4, 2, binarize)
+  task = PerfectRecall(4, 2)
   model = build.temporal_vae(
     'introspective', preset, (8, 8, 1), task.length, store='denoised'
   )
@@ -58,12 +57,9 @@ def _case(networks='dense', binarize=False):
   variables['batch_stats'] = jax.tree.map(
     lambda leaf: np.abs(leaf) + np.float32(0.1), variables['batch_stats']
   )
-  step = jax.jit(
-    functools.partial(
-      evaluate.evaluate_batch, problem, task.prefix, task.asks, binarize
-    )
-  )
-  return problem, variables, step
+  protocol = evaluate.Protocol(problem, task.prefix, task.asks)
+  step = jax.jit(functools.partial(evaluate.evaluate_batch, protocol))
+  return protocol, variables, step
 
 
 @functools.cache
@@ -77,13 +73,13 @@ def _batch(problem):
 
 
 def _draw(problem, index):
-  """The episodes and the noise of evaluation batch `index`."""
+  """Draws the episodes and the noise of evaluation batch `index`."""
   key = jax.random.fold_in(_KEY, np.uint32(folds.EVALUATION + index))
   return _batch(problem)(key, _images())
 
 
 def _entropy(frames):
-  """-p log p - (1 - p) log(1 - p) with 0 log 0 = 0, [...]."""
+  """Returns -p log p - (1 - p) log(1 - p) with 0 log 0 = 0, [...]."""
   p = np.asarray(frames, np.float64)
   total = np.zeros_like(p)
   for q in (p, 1.0 - p):
@@ -92,7 +88,8 @@ def _entropy(frames):
 
 
 def test_batches_are_the_model_put_through_by_hand():
-  problem, variables, step = _case('digit')
+  protocol, variables, step = _case('digit')
+  problem = protocol.problem
   infer = _infer(problem.model)
   state = evaluate.zeros(6)
   log_likelihood, kl, masks, floors = [], [], [], []
@@ -123,29 +120,27 @@ def test_zeros_are_sums_over_nothing():
     np.testing.assert_array_equal(zero, other)
 
 
-def _generate(problem, variables, episode, noise):
-  """Frames generated one step ahead and free-running after four."""
-
-  def run(variables, episode, noise):
-    steps = free_energy.infer(
-      problem.model, variables, episode.frames, episode.condition, noise
-    ).steps
-    return evaluate.generate_twice(
-      problem, 4, False, variables, _KEY, (episode, noise, steps)
-    )
-
-  return jax.jit(run)(variables, episode, noise)
+@jax.jit
+def _generate(variables, episode, noise):
+  """Generates frames one step ahead, and free-running after four."""
+  protocol, _, _ = _case()
+  inference = free_energy.infer(
+    protocol.problem.model, variables, episode.frames, episode.condition, noise
+  )
+  return evaluate.generate_twice(
+    protocol, variables, _KEY, episode, noise, inference
+  )
 
 
 def test_generated_frames_see_nothing_of_what_they_are_to_be():
-  problem, variables, _ = _case()
-  episode, noise = _draw(problem, 0)
-  ahead, free = _generate(problem, variables, episode, noise)
+  protocol, variables, _ = _case()
+  episode, noise = _draw(protocol.problem, 0)
+  ahead, free = _generate(variables, episode, noise)
   np.testing.assert_array_equal(free[:4], episode.frames[:4])
   assert ahead.shape == free.shape == episode.frames.shape
   for t in (0, 2, 5):
     other = episode._replace(frames=episode.frames.at[t].set(0.5))
-    ahead_moved, free_moved = _generate(problem, variables, other, noise)
+    ahead_moved, free_moved = _generate(variables, other, noise)
     np.testing.assert_array_equal(ahead_moved[: t + 1], ahead[: t + 1])
     if t < 5:
       assert (ahead_moved[t + 1] != ahead[t + 1]).any()
@@ -167,12 +162,12 @@ def test_retrieval_is_tallied_over_batches():
 
 
 def test_views_are_measured_and_not_retrieved():
-  problem, variables, _ = _case()
-  model = problem.model
+  protocol, variables, _ = _case()
+  model = protocol.problem.model
   # Of likelihoods that are no Bernoulli, no entropy is told.
   gaussian = model.observation_map.clone(likelihood='gaussian')
   problem = dataclasses.replace(
-    problem, model=model.clone(observation_map=gaussian)
+    protocol.problem, model=model.clone(observation_map=gaussian)
   )
   observation = {
     **variables['params']['observation_map'],
@@ -182,9 +177,8 @@ def test_views_are_measured_and_not_retrieved():
     **variables,
     'params': {**variables['params'], 'observation_map': observation},
   }
-  step = jax.jit(
-    functools.partial(evaluate.evaluate_batch, problem, 4, 'view', False)
-  )
+  protocol = evaluate.Protocol(problem, 4, 'view')
+  step = jax.jit(functools.partial(evaluate.evaluate_batch, protocol))
   state = step(evaluate.zeros(6), variables, _KEY, _images())
   assert state.entropy == 0
   assert state.retrieved == retrieval.zeros()
@@ -199,7 +193,8 @@ def test_views_are_measured_and_not_retrieved():
 
 
 def test_running_averages_stand_in_for_batch_statistics():
-  problem, variables, step = _case('digit')
+  protocol, variables, step = _case('digit')
+  problem = protocol.problem
   before = jax.tree.map(np.array, variables)
   state = step(evaluate.zeros(6), variables, _KEY, _images())
   # They are read, not moved, and what is read counts.
@@ -225,14 +220,13 @@ def test_running_averages_stand_in_for_batch_statistics():
     np.testing.assert_allclose(getattr(state.totals, name), expected, rtol=1e-4)
 
 
-@pytest.mark.parametrize('binarize', [False, True])
-def test_entropy_is_the_floor_of_the_negative_log_likelihood(binarize):
-  problem, variables, step = _case('dense', binarize)
-  state = step(evaluate.zeros(6), variables, _KEY, _images())
-  if binarize:
-    assert state.entropy == 0
-    return
-  frames = _draw(problem, 0)[0].frames
+def test_entropy_is_the_floor_of_the_negative_log_likelihood():
+  protocol, variables, step = _case()
+  images = _images()
+  binary = images._replace(pixels=images.pixels // 128 * np.uint8(255))
+  assert step(evaluate.zeros(6), variables, _KEY, binary).entropy == 0
+  state = step(evaluate.zeros(6), variables, _KEY, images)
+  frames = _draw(protocol.problem, 0)[0].frames
   # Black and white pixels have none, 0 log 0 included.
   assert (_entropy(frames)[..., :2, :, :] == 0).all()
   assert (_entropy(frames)[..., -2:, :, :] == 0).all()
@@ -256,9 +250,9 @@ def test_batches_and_replicas_have_their_own_episodes():
 
 
 def test_episodes_are_none_that_training_draws():
-  problem, _, _ = _case()
+  protocol, _, _ = _case()
   keys = [0, 1, 2, 3, *(folds.EVALUATION + i for i in range(4))]
-  draw = _batch(problem)
+  draw = _batch(protocol.problem)
   noises = [
     draw(jax.random.fold_in(_KEY, np.uint32(key)), _images())[1] for key in keys
   ]
@@ -275,17 +269,23 @@ def test_images_are_those_that_are_passed():
 
 
 def test_pixels_are_drawn_where_the_model_watches_black_and_white(monkeypatch):
-  problem, variables, _ = _case()
+  protocol, variables, _ = _case()
+  problem = protocol.problem
   episode, noise = _draw(problem, 0)
-  steps = jax.jit(
-    lambda *given: free_energy.infer(problem.model, *given).steps
-  )(variables, episode.frames, episode.condition, noise)
+  inference = _infer(problem.model)(
+    variables, episode.frames, episode.condition, noise
+  )
   keys = []
   monkeypatch.setattr(
-    evaluate.generate, 'run_free', lambda *given: keys.append(given[-1])
+    evaluate.generate, 'run_free', lambda *args: keys.append(args[-1])
   )
   for binarize in (False, True):
     evaluate.generate_twice(
-      problem, 4, binarize, variables, _KEY, (episode, noise, steps)
+      dataclasses.replace(protocol, binarize=binarize),
+      variables,
+      _KEY,
+      episode,
+      noise,
+      inference,
     )
   assert keys == [None, _KEY]

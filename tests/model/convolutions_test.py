@@ -9,7 +9,7 @@ from gtmm_jax.model import convolutions
 
 
 def slow_convolve(frame: np.ndarray, kernel: np.ndarray, stride: int):
-  """One frame [H, W, C]; what lies outside of it is zero."""
+  """Convolves one frame [H, W, C], padded with zeros."""
   height, width = frame.shape[:2]
   size = kernel.shape[0]
   out = np.zeros((-(-height // stride), -(-width // stride), kernel.shape[-1]))
@@ -21,7 +21,7 @@ def slow_convolve(frame: np.ndarray, kernel: np.ndarray, stride: int):
 
 
 def slow_double(frame: np.ndarray, kernel: np.ndarray):
-  """One frame [H, W, C]; each pixel is spread over 3 x 3 of the output."""
+  """Adds each pixel of one frame [H, W, C] to 3 x 3 pixels of the output."""
   height, width = frame.shape[:2]
   out = np.zeros((2 * height, 2 * width, kernel.shape[-1]))
   for i, j, a, b in np.ndindex(height, width, 3, 3):
@@ -38,7 +38,7 @@ def each_frame(function, frames: np.ndarray, *arguments) -> np.ndarray:
 
 
 def in_double(function, *arguments):
-  """What a function gives in float64, as NumPy arrays."""
+  """Returns what a function computes in float64, as NumPy arrays."""
   with jax.enable_x64(True):
     return jax.tree.map(np.asarray, jax.jit(function)(*arguments))
 
@@ -47,7 +47,6 @@ def normal(seed: int, *shape: int) -> np.ndarray:
   return np.random.default_rng(seed).normal(size=shape)
 
 
-@pytest.mark.parametrize('stride', [1, 2])
 @pytest.mark.parametrize(
   ('shape', 'size'),
   [
@@ -59,16 +58,21 @@ def normal(seed: int, *shape: int) -> np.ndarray:
     ((1, 1, 2), 3),
   ],
 )
-@pytest.mark.parametrize('backend', ['cpu', 'gpu'])
-def test_convolve_equals_plain_loops(monkeypatch, shape, size, stride, backend):
-  monkeypatch.setattr(jax, 'default_backend', lambda: backend)
+def test_convolve_equals_plain_loops(monkeypatch, shape, size):
   frames, kernel = normal(0, *shape), normal(1, size, size, shape[-1], 3)
-  found = in_double(
-    lambda x, k: convolutions.convolve(x, k, stride), frames, kernel
-  )
-  expected = each_frame(slow_convolve, frames, kernel, stride)
-  assert found.shape == expected.shape
-  np.testing.assert_allclose(found, expected, rtol=1e-11, atol=1e-13)
+
+  def on_every_backend(x, k):
+    outputs = []
+    for backend in ('cpu', 'gpu'):
+      monkeypatch.setattr(jax, 'default_backend', lambda name=backend: name)
+      outputs.append([convolutions.convolve(x, k, stride) for stride in (1, 2)])
+    return outputs
+
+  for by_stride in in_double(on_every_backend, frames, kernel):
+    for stride, found in zip((1, 2), by_stride, strict=True):
+      expected = each_frame(slow_convolve, frames, kernel, stride)
+      assert found.shape == expected.shape
+      np.testing.assert_allclose(found, expected, rtol=1e-11, atol=1e-13)
 
 
 @pytest.mark.parametrize(
@@ -76,14 +80,14 @@ def test_convolve_equals_plain_loops(monkeypatch, shape, size, stride, backend):
 )
 def test_double_equals_plain_loops(shape):
   frames, kernel = normal(0, *shape), normal(1, 3, 3, shape[-1], 4)
-  found = in_double(convolutions.double, frames, kernel)
+  found = in_double(convolutions.convolve_transposed, frames, kernel)
   expected = each_frame(slow_double, frames, kernel)
   assert found.shape == expected.shape
   np.testing.assert_allclose(found, expected, rtol=1e-11, atol=1e-13)
 
 
 def test_gradients_equal_those_of_plain_loops():
-  """Both are linear in frames and in kernels: one slow product a derivative."""
+  """Takes one slow product a derivative, since all is linear."""
   frames, kernel = normal(0, 3, 4, 2), normal(1, 3, 3, 2, 2)
   for fast, slow, shape in (
     (
@@ -91,7 +95,7 @@ def test_gradients_equal_those_of_plain_loops():
       lambda x, k: slow_convolve(x, k, 2),
       (2, 2, 2),
     ),
-    (convolutions.double, slow_double, (6, 8, 2)),
+    (convolutions.convolve_transposed, slow_double, (6, 8, 2)),
   ):
     cotangent = normal(2, *shape)
     by_frames, by_kernel = in_double(
@@ -117,7 +121,7 @@ def test_double_is_the_transpose_of_halving():
   kernel = normal(2, 3, 3, 3, 2)
   doubled, halved = in_double(
     lambda x, y, k: (
-      convolutions.double(x, k),
+      convolutions.convolve_transposed(x, k),
       convolutions.convolve(y, k.swapaxes(2, 3), 2),
     ),
     frames,
@@ -131,7 +135,7 @@ def test_double_is_the_transpose_of_halving():
 
 
 @pytest.mark.parametrize(
-  'function', [convolutions.convolve, convolutions.double]
+  'function', [convolutions.convolve, convolutions.convolve_transposed]
 )
 def test_a_batch_of_kernels_equals_one_at_a_time(function):
   frames, kernels = normal(0, 3, 2, 4, 5, 2), normal(1, 3, 3, 3, 2, 2)
@@ -142,7 +146,7 @@ def test_a_batch_of_kernels_equals_one_at_a_time(function):
 
 
 @pytest.mark.parametrize(
-  'function', [convolutions.convolve, convolutions.double]
+  'function', [convolutions.convolve, convolutions.convolve_transposed]
 )
 def test_the_type_of_the_frames_is_kept(function):
   kernel = jnp.asarray(normal(0, 3, 3, 1, 2), jnp.float32)
@@ -225,7 +229,7 @@ def test_streams_are_those_of_the_paper():
 
 
 @pytest.mark.parametrize('use_bias', [False, True])
-@pytest.mark.parametrize('kind', ['Halve', 'Double'])
+@pytest.mark.parametrize('kind', ['HalvingConv', 'DoublingConv'])
 def test_layers_equal_plain_loops(kind, use_bias):
   frames = normal(0, 2, 5, 6, 3)
   parameters = {'kernel': normal(1, 3, 3, 3, 4)}
@@ -237,7 +241,7 @@ def test_layers_equal_plain_loops(kind, use_bias):
     np.shape, parameters
   )
   found = in_double(layer.apply, {'params': parameters}, frames)
-  if kind == 'Halve':
+  if kind == 'HalvingConv':
     expected = each_frame(slow_convolve, frames, parameters['kernel'], 2)
     assert found.shape == (2, 3, 3, 4)
   else:
@@ -265,39 +269,54 @@ def slow_shrink(frame, kernel, stride, padding):
   return out
 
 
-_STRIDES = [(5, 3, 0), (4, 2, 0), (4, 1, 0), (4, 2, 1), (3, 2, 1)]
+_CASES = [
+  (shape, *layer)
+  for shape in ((8, 11), (12, 9))
+  for layer in ((5, 3, 0), (4, 2, 0), (4, 1, 0), (4, 2, 1), (3, 2, 1))
+]
 
 
-@pytest.mark.parametrize(('side', 'stride', 'padding'), _STRIDES)
-@pytest.mark.parametrize('shape', [(8, 11), (12, 9)])
-def test_shrinking_equals_a_plain_loop(side, stride, padding, shape):
-  frames, kernel = normal(0, 2, *shape, 3), normal(1, side, side, 3, 4)
-  bias = normal(2, 4)
-  layer = convolutions.Shrink(4, side, stride, padding)
-  found = in_double(
-    layer.apply,
-    {'params': {'convolution': {'kernel': kernel, 'bias': bias}}},
+def _apply_all(make, kernels, biases, inputs):
+  """Applies a layer of each case, all in one program."""
+
+  def run(kernels, biases, inputs):
+    return [
+      make(*case).apply(
+        {'params': {'convolution': {'kernel': kernel, 'bias': bias}}}, x
+      )
+      for case, kernel, bias, x in zip(
+        _CASES, kernels, biases, inputs, strict=True
+      )
+    ]
+
+  return in_double(run, kernels, biases, inputs)
+
+
+def test_strided_layers_equal_loops_and_are_transposed():
+  frames = [normal(0, 2, *shape, 3) for shape, *_ in _CASES]
+  kernels = [normal(1, side, side, 3, 4) for _, side, *_ in _CASES]
+  biases = [normal(2, 4) for _ in _CASES]
+  small = _apply_all(
+    lambda _, *layer: convolutions.StridedConv(4, *layer),
+    kernels,
+    biases,
     frames,
   )
-  expected = each_frame(slow_shrink, frames, kernel, stride, padding)
-  np.testing.assert_allclose(found, expected + bias, rtol=1e-11, atol=1e-12)
-
-
-@pytest.mark.parametrize(('side', 'stride', 'padding'), _STRIDES)
-@pytest.mark.parametrize('shape', [(8, 11), (12, 9)])
-def test_growing_is_the_transpose_of_shrinking(side, stride, padding, shape):
-  frames, kernel = normal(0, 2, *shape, 3), normal(1, side, side, 3, 4)
-  small = each_frame(slow_shrink, frames, kernel, stride, padding)
-  others = normal(3, *small.shape)
-  layer = convolutions.Grow((*shape, 3), side, stride, padding)
-  # A kernel that is turned by half a circle, from 4 channels to 3.
-  turned = kernel[::-1, ::-1].swapaxes(2, 3)
-  grown = in_double(
-    layer.apply,
-    {'params': {'convolution': {'kernel': turned, 'bias': np.zeros(3)}}},
+  others = [normal(3, *x.shape) for x in small]
+  # A kernel turned by half a circle, from 4 channels to 3.
+  turned = [kernel[::-1, ::-1].swapaxes(2, 3) for kernel in kernels]
+  large = _apply_all(
+    lambda shape, *layer: convolutions.TransposedConv((*shape, 3), *layer),
+    turned,
+    [np.zeros(3) for _ in _CASES],
     others,
   )
-  assert grown.shape == frames.shape
-  np.testing.assert_allclose(
-    (small * others).sum(), (frames * np.asarray(grown)).sum(), rtol=1e-10
-  )
+  for i, (_, _, stride, padding) in enumerate(_CASES):
+    expected = each_frame(slow_shrink, frames[i], kernels[i], stride, padding)
+    np.testing.assert_allclose(
+      small[i], expected + biases[i], rtol=1e-11, atol=1e-12
+    )
+    assert large[i].shape == frames[i].shape
+    np.testing.assert_allclose(
+      (expected * others[i]).sum(), (frames[i] * large[i]).sum(), rtol=1e-10
+    )

@@ -2,7 +2,6 @@
 
 import dataclasses
 import functools
-from typing import get_args
 
 import jax
 import jax.numpy as jnp
@@ -12,8 +11,8 @@ from flax import linen as nn
 
 from gtmm_jax import presets
 from gtmm_jax.model import build, convolutions, free_energy
-from gtmm_jax.model.distributions import DiagonalGaussian
-from gtmm_jax.model.temporal_vae import Store, TemporalVAE
+from gtmm_jax.model.distributions import DiagonalGaussian, kl_divergence
+from gtmm_jax.model.temporal_vae import TemporalVAE
 
 _LENGTH, _BATCH, _LATENT = 6, 3, 4
 _TINY = dataclasses.replace(
@@ -26,9 +25,17 @@ _TINY = dataclasses.replace(
   attention_size=8,
   word_size=6,
 )
+# Every core, every store with and without a core that sees frames, and networks
+# with batch normalisation.
 _CASES = [
-  (name, store, 'dense') for name in presets.MODELS for store in get_args(Store)
-] + [('introspective', 'denoised', 'digit')]
+  *((name, 'sample', 'dense') for name in presets.MODELS),
+  *(
+    (name, store, 'dense')
+    for name in ('vrnn', 'introspective')
+    for store in ('mean', 'denoised')
+  ),
+  ('introspective', 'denoised', 'digit'),
+]
 # Each model, store and network once, for what has to be compiled anew.
 _FEW = [
   ('vrnn', 'mean', 'dense'),
@@ -116,7 +123,7 @@ def _nested(array):
 
 
 def _linear_gaussian(data):
-  """The state-space model of the reference data as a temporal VAE."""
+  """Makes the state-space model of the reference data a temporal VAE."""
   size = data['b'].shape[0]
   return TemporalVAE(
     core=_Inputs(),
@@ -132,7 +139,7 @@ def _linear_gaussian(data):
 
 
 def _proposal_inputs(data, kind):
-  """Condition [T, sequences, A]: first step?, F_t, c_t, diagonal of S_t."""
+  """Returns [T, sequences, A]: whether t is 1, F_t, c_t, diagonal of S_t."""
   matrix, offset = data[f'{kind}_F'], data[f'{kind}_c'].swapaxes(0, 1)
   length, sequences, size = offset.shape
   covariance = data[f'{kind}_S']
@@ -154,7 +161,7 @@ def _proposal_inputs(data, kind):
 
 
 def _run_linear_gaussian(data, kind, copies):
-  """`infer` on `copies` noises of each sequence; axes [T, copy, sequence]."""
+  """Infers each sequence with `copies` noises; axes [T, copy, sequence]."""
   model = _linear_gaussian(data)
   frames = data['x'].swapaxes(0, 1)[:, :, None, None, :].astype(np.float32)
   # The model gives its core sqrt(Z) times the condition.
@@ -172,7 +179,7 @@ def _run_linear_gaussian(data, kind, copies):
 
 
 def _assert_mean(samples, expected, exact=2e-4):
-  """The mean over axis 0 is `expected` within 5 standard errors."""
+  """Asserts that the mean over axis 0 is within 5 standard errors."""
   samples = np.asarray(samples, np.float64)
   error = samples.std(axis=0, ddof=1) / np.sqrt(samples.shape[0])
   assert (np.abs(samples.mean(axis=0) - expected) <= 5 * error + exact).all()
@@ -216,7 +223,7 @@ def test_with_the_smoothing_proposal_every_sample_weighs_the_evidence(golden):
   steps = result.steps
   log_weight = np.sum(
     result.terms.log_likelihood
-    + steps.prior.log_likelihood(steps.z).sum(-1)
+    + result.prior.log_likelihood(steps.z).sum(-1)
     - steps.posterior.log_likelihood(steps.z).sum(-1),
     axis=0,
   )
@@ -241,7 +248,7 @@ def test_reconstructions_are_the_means_of_the_frames(golden):
 
 
 def _data(seed=0, batch=_BATCH, size=8):
-  """Frames, a condition of width 2 and noise."""
+  """Draws frames, a condition of width 2 and noise."""
   rng = np.random.default_rng(seed)
   return (
     rng.uniform(size=(_LENGTH, batch, size, size, 1)).astype(np.float32),
@@ -251,7 +258,7 @@ def _data(seed=0, batch=_BATCH, size=8):
 
 
 def _filled(variables):
-  """Random values in the place of shapes: nothing is 0 or 1 by chance."""
+  """Draws values for shapes, so that nothing is 0 or 1 by chance."""
   rng = np.random.default_rng(2)
 
   def fill(path, leaf):
@@ -270,7 +277,7 @@ def _filled(variables):
 
 @functools.cache
 def _case(name, store, networks):
-  """A model, variables with running averages that matter, compiled `infer`."""
+  """Returns a model, variables with averages that matter, compiled `infer`."""
   preset = dataclasses.replace(_TINY, networks=networks)
   model = build.temporal_vae(name, preset, (8, 8, 1), _LENGTH, store=store)
   first = [x[0] for x in _data()]
@@ -297,24 +304,32 @@ def test_terms_see_no_later_frame(name, store, networks):
     assert (np.asarray(before.kl[t:]) != np.asarray(after.kl[t:])).all()
 
 
+@functools.cache
+def _plain_step(name, store, networks):
+  """Compiles the step of a plain loop over time."""
+  model, variables, _ = _case(name, store, networks)
+  return jax.jit(lambda state, *inputs: model.apply(variables, state, *inputs))
+
+
+def _plain_loop(name, store, networks, inputs):
+  """Yields the result of `TemporalVAE.__call__` at every step."""
+  model, variables, _ = _case(name, store, networks)
+  features = np.zeros((_BATCH, 2 * _LATENT), np.float32)
+  state = model.apply(variables, features, inputs[1][0], method='initial_state')
+  step = _plain_step(name, store, networks)
+  for now in zip(*inputs, strict=True):
+    state, *made = step(state, *now)
+    yield state, *made
+
+
 @pytest.mark.parametrize(('name', 'store', 'networks'), _CASES)
 def test_scan_is_a_plain_loop(name, store, networks):
-  model, variables, infer = _case(name, store, networks)
-  frames, condition, noise = _data(3)
-  result = infer(variables, frames, condition, noise)
-
-  @jax.jit
-  def first(*inputs):
-    return model.apply(variables, None, *inputs)
-
-  @jax.jit
-  def later(state, *inputs):
-    return model.apply(variables, state, *inputs)
-
-  state = None
-  for t in range(_LENGTH):
-    inputs = (frames[t], condition[t], noise[t])
-    state, step, decoded = later(state, *inputs) if t else first(*inputs)
+  _, variables, infer = _case(name, store, networks)
+  inputs = _data(3)
+  result = infer(variables, *inputs)
+  frames = inputs[0]
+  loop = _plain_loop(name, store, networks, inputs)
+  for t, (_, step, prior, decoded) in enumerate(loop):
     p = np.asarray(decoded.mean, np.float64)
     x = frames[t].astype(np.float64)
     plain = (x * np.log(p) + (1 - x) * np.log1p(-p)).sum((1, 2, 3))
@@ -322,15 +337,18 @@ def test_scan_is_a_plain_loop(name, store, networks):
       result.terms.log_likelihood[t], plain, rtol=1e-5, atol=1e-5
     )
     np.testing.assert_allclose(
-      result.terms.kl[t], step.kl, rtol=1e-5, atol=1e-5
+      result.terms.kl[t],
+      kl_divergence(step.posterior, prior),
+      rtol=1e-5,
+      atol=1e-5,
     )
     np.testing.assert_allclose(result.frames[t], decoded.mean, atol=1e-5)
     jax.tree.map(
       lambda scanned, looped: np.testing.assert_allclose(
         scanned, looped, rtol=1e-5, atol=1e-5
       ),
-      jax.tree.map(lambda leaf, t=t: leaf[t], result.steps),
-      step,
+      jax.tree.map(lambda leaf, t=t: leaf[t], (result.steps, result.prior)),
+      (step, prior),
     )
 
 
@@ -341,19 +359,8 @@ def test_watching_shows_the_core_of_every_step_of_a_plain_loop(name):
   cores = jax.jit(functools.partial(free_energy.watch, model))(
     variables, *inputs
   )
-
-  @jax.jit
-  def first(*inputs):
-    return model.apply(variables, None, *inputs)
-
-  @jax.jit
-  def later(state, *inputs):
-    return model.apply(variables, state, *inputs)
-
-  state = None
-  for t in range(_LENGTH):
-    now = [x[t] for x in inputs]
-    state, _, _ = later(state, *now) if t else first(*now)
+  loop = _plain_loop(name, 'sample', 'dense', inputs)
+  for t, (state, *_) in enumerate(loop):
     jax.tree.map(
       lambda watched, looped, t=t: np.testing.assert_allclose(
         watched[t], looped, rtol=1e-5, atol=1e-5
@@ -400,8 +407,7 @@ def test_negative_bound_is_the_sum_over_time():
 
 
 @pytest.mark.parametrize(
-  ('name', 'store', 'networks'),
-  [case for case in _CASES if 'denoised' in case],
+  ('name', 'store', 'networks'), [case for case in _CASES if 'denoised' in case]
 )
 def test_training_alone_moves_running_averages(name, store, networks):
   _, variables, infer = _case(name, store, networks)
@@ -492,16 +498,13 @@ def test_gradients_are_finite(name, store, networks):
     assert np.any(leaf), jax.tree_util.keystr(path)
 
 
-@pytest.mark.parametrize('recompute', ['steps', 'everything'])
-@pytest.mark.parametrize(('name', 'store', 'networks'), _FEW)
-def test_what_is_computed_again_changes_nothing(
-  name, store, networks, recompute
-):
+@functools.cache
+def _gradient(name, store, networks, recompute):
+  """Returns bound, inference and gradient of two segments and a rest."""
   model, variables, _ = _case(name, store, networks)
-  # Two segments of two steps, and a rest of one.
   data = [x[:5] for x in _data()]
 
-  def bound(recompute, params):
+  def bound(params):
     inference = free_energy.infer(
       model,
       {**variables, 'params': params},
@@ -509,21 +512,21 @@ def test_what_is_computed_again_changes_nothing(
       train=True,
       recompute=recompute,
     )
-    total = free_energy.negative_bound(inference.terms).mean()
-    return total, inference
+    return free_energy.negative_bound(inference.terms).mean(), inference
 
-  def run(recompute):
-    both = functools.partial(jax.value_and_grad, has_aux=True)
-    return jax.jit(both(functools.partial(bound, recompute)))(
-      variables['params']
-    )
+  gradient = jax.value_and_grad(bound, has_aux=True)
+  return jax.jit(gradient)(variables['params'])
 
+
+@pytest.mark.parametrize('recompute', ['steps', 'everything'])
+@pytest.mark.parametrize('case', _FEW)
+def test_rematerialising_changes_nothing(case, recompute):
   jax.tree.map(
     lambda one, other: np.testing.assert_allclose(
       one, other, rtol=1e-3, atol=1e-4
     ),
-    run('nothing'),
-    run(recompute),
+    _gradient(*case, 'nothing'),
+    _gradient(*case, recompute),
   )
 
 
@@ -531,7 +534,7 @@ def test_what_is_computed_again_changes_nothing(
   ('networks', 'recompute', 'share'),
   [('dense', 'steps', 0.75), ('digit', 'everything', 0.3)],
 )
-def test_less_is_kept_where_more_is_computed_again(networks, recompute, share):
+def test_rematerialising_needs_fewer_residuals(networks, recompute, share):
   store = 'sample' if networks == 'dense' else 'denoised'
   model, variables, _ = _case('introspective', store, networks)
   data = [np.concatenate(10 * [x]) for x in _data()]

@@ -40,7 +40,7 @@ class Painter(nn.Module):
 
 
 def random_variables(shapes, seed: int = 0):
-  """Float64 values of those shapes; variances and what scales are positive."""
+  """Draws float64 values; variances and scales are positive."""
   generator = np.random.default_rng(seed)
 
   def draw(path, leaf):
@@ -58,7 +58,7 @@ def variables_of(module: nn.Module, *arguments):
 
 
 def in_double(function, *arguments):
-  """What a function gives in float64, as NumPy arrays."""
+  """Returns what a function computes in float64, as NumPy arrays."""
   with jax.enable_x64(True):
     return jax.tree.map(np.asarray, jax.jit(function)(*arguments))
 
@@ -103,7 +103,7 @@ def test_shapes_with_any_leading_axes(kind, batch):
 
 
 def slow_dense(parameters, x: np.ndarray, others: int = 0) -> np.ndarray:
-  """Dense layers in turn, all but the last rectified; x [B, D]."""
+  """Applies dense layers to x [B, D], all but the last with ReLU."""
   for i in range(len(parameters) - others):
     layer = parameters[f'Dense_{i}']
     if i:
@@ -133,7 +133,7 @@ def test_dense_networks_equal_plain_products():
 
 
 def slow_patches(parameters, patches, x: np.ndarray) -> np.ndarray:
-  """The layers of patches of an encoder, patch after patch; x [B, H, W, C]."""
+  """Applies an encoder's patch layers to x [B, H, W, C], patch by patch."""
   for i, (side, channels) in enumerate(patches, 1):
     layer = parameters[f'patches_{i}']
     count, height, width, _ = x.shape
@@ -148,7 +148,7 @@ def slow_patches(parameters, patches, x: np.ndarray) -> np.ndarray:
 
 
 def slow_unpatches(parameters, patches, x: np.ndarray, channels: int):
-  """The layers of patches of a decoder; x [B, H', W', C'], not rectified."""
+  """Applies a decoder's patch layers to x [B, H', W', C'], before a ReLU."""
   given = [channels, *(size for _, size in patches)]
   for i in reversed(range(len(patches))):
     layer = parameters[f'patches_{i + 1}']
@@ -216,7 +216,7 @@ def streams(variables, name: str, x: np.ndarray) -> np.ndarray:
 
 
 def slow_encoder(variables, x: np.ndarray, train: bool) -> np.ndarray:
-  """The digit encoder, layer after layer, from frames [B, H, W, C]."""
+  """Applies the digit encoder layer by layer to frames [B, H, W, C]."""
   parameters = variables['params']
 
   def halve(x, k):
@@ -232,11 +232,11 @@ def slow_encoder(variables, x: np.ndarray, train: bool) -> np.ndarray:
 
 
 def slow_decoder(variables, code: np.ndarray, train: bool) -> np.ndarray:
-  """The digit decoder, layer after layer, to frames [B, 8, 8, C]."""
+  """Applies the digit decoder layer by layer, to frames [B, 8, 8, C]."""
   parameters = variables['params']
 
   def double(x, k):
-    return in_double(convolutions.double, x, k)
+    return in_double(convolutions.convolve_transposed, x, k)
 
   linear = parameters['linear']
   x = (code @ linear['kernel'] + linear['bias']).reshape(len(code), 2, 2, 64)

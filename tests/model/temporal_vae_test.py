@@ -2,7 +2,7 @@
 
 import dataclasses
 import functools
-from typing import get_args
+from typing import NamedTuple, get_args
 
 import jax
 import jax.numpy as jnp
@@ -12,9 +12,8 @@ from flax import linen as nn
 
 from gtmm_jax import presets
 from gtmm_jax.model import build, free_energy
-from gtmm_jax.model.distributions import DiagonalGaussian
-from gtmm_jax.model.steps import State
-from gtmm_jax.model.temporal_vae import Store, TemporalVAE
+from gtmm_jax.model.distributions import DiagonalGaussian, kl_divergence
+from gtmm_jax.model.temporal_vae import State, Store, TemporalVAE
 
 _LENGTH, _BATCH, _LATENT, _CONDITION = 6, 3, 4, 2
 _TINY = dataclasses.replace(
@@ -31,6 +30,16 @@ _VARIANCE = np.array([0.0, 0.5, 1.0, 1.7], np.float32)
 _KEPT = np.array([1.0, 0.5, 0.0, 0.0], np.float32)
 
 _models = pytest.mark.parametrize('name', presets.MODELS)
+# Every core, and every store with and without a core that sees frames.
+_cases = pytest.mark.parametrize(
+  ('name', 'store'),
+  [(name, 'sample') for name in presets.MODELS]
+  + [
+    (name, store)
+    for name in ('vrnn', 'introspective')
+    for store in ('mean', 'denoised')
+  ],
+)
 _stores = pytest.mark.parametrize('store', get_args(Store))
 _some = pytest.mark.parametrize(
   ('name', 'store'), [('vrnn', 'mean'), ('introspective', 'denoised')]
@@ -67,7 +76,7 @@ def _model(name, store, core=None):
 
 
 def _variables(model, condition_size=_CONDITION):
-  """Random values for every parameter, `_VARIANCE` for the running average."""
+  """Draws every parameter; the running average is `_VARIANCE`."""
   first = [x[0] for x in _data(condition_size=condition_size)]
   shapes = jax.eval_shape(model.init, jax.random.key(0), None, *first)
   rng = np.random.default_rng(1)
@@ -87,25 +96,45 @@ def _variables(model, condition_size=_CONDITION):
   return {'params': params, 'batch_stats': averages}
 
 
+class _Step(NamedTuple):
+  """A step with its prior, for comparisons leaf by leaf."""
+
+  z: jax.Array
+  context: jax.Array
+  posterior: DiagonalGaussian
+  prior: DiagonalGaussian
+  kl: jax.Array
+
+
+def _with_prior(model, variables, step):
+  prior = model.apply(variables, step.context, method='prior')
+  return _Step(*step, prior, kl_divergence(step.posterior, prior))
+
+
 @functools.cache
 def _case(name, store):
-  """A model, its variables and two compiled calls: a whole step, a loop."""
+  """Returns a model, its variables, and a step and a loop, compiled."""
   model = _model(name, store)
   variables = _variables(model)
-  step = jax.jit(lambda *args: model.apply(variables, *args, method='step'))
+
+  @jax.jit
+  def step(*args):
+    state, observed = model.apply(variables, *args, method='observe')
+    return state, _with_prior(model, variables, observed)
 
   @jax.jit
   def run(frames, condition, noise):
     features = model.apply(variables, frames, method='encode')
-    return free_energy.scan_steps(
+    state, observed = free_energy.scan_steps(
       model, variables, None, features, condition, noise
     )
+    return state, _with_prior(model, variables, observed)
 
   return model, variables, step, run
 
 
 def _given(store, steps):
-  """What the memory is to be given of `steps`, written once more."""
+  """Returns the latents that the memory should be given."""
   if store == 'sample':
     return np.asarray(steps.z)
   if store == 'mean':
@@ -153,8 +182,7 @@ def test_core_is_given_features_stored_latent_and_condition(store, sees_frames):
   )
 
 
-@_models
-@_stores
+@_cases
 @pytest.mark.parametrize('condition_size', [0, _CONDITION])
 def test_sequences_start_from_nothing(name, store, condition_size):
   model = _model(name, store)
@@ -194,8 +222,8 @@ def test_step_without_a_state_starts_a_sequence(name, store):
     frame, c, _ = inputs
     features = model.apply(variables, frame, method='encode')
     state = model.apply(variables, features, c, method='initial_state')
-    _, implicit, _ = model.apply(variables, None, *inputs)
-    return state, features, implicit
+    _, implicit, _, _ = model.apply(variables, None, *inputs)
+    return state, features, _with_prior(model, variables, implicit)
 
   state, features, implicit = both(frames[0], condition[0], noise[0])
   _, explicit = step(state, features, condition[0], noise[0])
@@ -208,8 +236,7 @@ def test_step_without_a_state_starts_a_sequence(name, store):
     )
 
 
-@_models
-@_stores
+@_cases
 def test_context_and_prior_depend_on_nothing_of_the_frame(name, store):
   _, _, step, run = _case(name, store)
   state, _ = run(*_data(4))
@@ -231,8 +258,7 @@ def test_context_and_prior_depend_on_nothing_of_the_frame(name, store):
   assert (other.z != made[0].z).all()
 
 
-@_models
-@_stores
+@_cases
 def test_context_depends_on_stored_latent_condition_and_core(name, store):
   _, _, step, run = _case(name, store)
   state, _ = run(*_data(7))
@@ -290,7 +316,7 @@ def test_any_number_of_leading_axes(name, store):
   model, variables, _, _ = _case(name, store)
 
   def call(*inputs):
-    state, _, _ = model.apply(variables, None, *inputs)
+    state, *_ = model.apply(variables, None, *inputs)
     return model.apply(variables, state, *inputs)
 
   inputs = _data(11, (2, 3))
@@ -321,7 +347,7 @@ def test_running_average_of_the_posterior_variance():
     )
 
 
-@_models
+@pytest.mark.parametrize('name', ['vrnn', 'introspective'])
 @pytest.mark.parametrize('store', ['sample', 'mean'])
 def test_without_denoising_there_is_no_running_average(name, store):
   model = _model(name, store)
@@ -343,12 +369,11 @@ def test_fresh_running_average_is_zero_and_denoises_nothing():
   )['batch_stats']
   np.testing.assert_array_equal(fresh['posterior_variance'], np.zeros(_LATENT))
   fresh = {**variables, 'batch_stats': fresh}
-  state, step, _ = model.apply(fresh, None, frames, condition, noise)
+  state, step, *_ = model.apply(fresh, None, frames, condition, noise)
   np.testing.assert_array_equal(state.stored_tm1, step.z)
 
 
-@_models
-@_stores
+@_cases
 def test_imagining_draws_from_the_prior(name, store):
   model, variables, step, run = _case(name, store)
   state, _ = run(*_data(14))
@@ -394,7 +419,7 @@ def test_a_summary_is_a_linear_map_of_what_is_stored(store):
   frames, condition, noise = _data(leading=(2, _BATCH))
   state = None
   for t in range(2):
-    state, step, _ = jax.jit(model.apply)(
+    state, step, *_ = jax.jit(model.apply)(
       variables, state, frames[t], condition[t], noise[t]
     )
     if t == 0:

@@ -152,10 +152,7 @@ def trained_and_evaluated(problem, task, key, images):
   before = train.init_state(problem, optimizer, key, images)
   after = train.train_step(problem, optimizer, before, key, images)
   sums = evaluate.evaluate_batch(
-    problem,
-    task.prefix,
-    task.asks,
-    binarize=True,
+    evaluate.Protocol(problem, task.prefix, task.asks, binarize=True),
     state=evaluate.zeros(task.length),
     variables={'params': after.params, 'batch_stats': after.batch_stats},
     key=key,
