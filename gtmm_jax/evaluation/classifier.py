@@ -1,7 +1,7 @@
-"""A small classifier of digits, which judges generated ones.
+"""A small classifier of digits, which judges generated digits.
 
-Two hidden layers, trained on shifted copies of the digits that the models are
-trained on. Its own accuracy on held-out digits is reported wherever it judges.
+Two hidden layers, trained on shifted copies of the models' training digits. Its
+accuracy on held-out digits is reported beside each result that depends on it.
 """
 
 from typing import Any
@@ -15,22 +15,22 @@ Array = jax.Array
 
 _HIDDEN = (256, 128)
 _BATCH, _STEPS, _RATE = 128, 1_500, 1e-3
-# Pixels, either way, in both directions.
+# Largest shift in pixels, in both directions.
 _SHIFT = 2
 
 
 class Classifier(nn.Module):
-  """Logits of classes.
+  """Network from frames to logits of classes.
 
   Attributes:
-    classes: how many.
+    classes: number of classes.
   """
 
   classes: int
 
   @nn.compact
   def __call__(self, frames: Array) -> Array:
-    """[..., H, W, C] in [0, 1] to [..., classes]."""
+    """Maps frames [..., H, W, C] in [0, 1] to [..., classes]."""
     hidden = frames.reshape(*frames.shape[:-3], -1)
     for size in _HIDDEN:
       hidden = nn.relu(nn.Dense(size)(hidden))
@@ -38,16 +38,16 @@ class Classifier(nn.Module):
 
 
 def fit(key: Array, images: Any, classes: int, steps: int = _STEPS) -> Any:
-  """Trains a classifier; pure, to be compiled.
+  """Trains a classifier.
 
   Args:
     key: random key.
     images: pixels uint8 [N, H, W, C] and labels int32 [N], 0 to `classes` - 1.
-    classes: how many.
-    steps: updates.
+    classes: number of classes.
+    steps: number of updates.
 
   Returns:
-    Its parameters, for `classify`.
+    The parameters, for `classify`.
   """
   pixels, labels = jnp.asarray(images.pixels), jnp.asarray(images.labels)
   network = Classifier(classes)
@@ -76,7 +76,7 @@ def fit(key: Array, images: Any, classes: int, steps: int = _STEPS) -> Any:
 
 
 def classify(params: Any, frames: Array) -> Array:
-  """The most likely classes, int32 [...].
+  """Returns the most likely classes, int32 [...].
 
   Args:
     params: from `fit`.
@@ -88,19 +88,19 @@ def classify(params: Any, frames: Array) -> Array:
 
 
 def accuracy(params: Any, images: Any) -> Array:
-  """The share of images whose class is found, in [0, 1]."""
-  found = classify(params, _in_unit(jnp.asarray(images.pixels)))
-  is_right = found == jnp.asarray(images.labels).astype(found.dtype)
+  """Returns the fraction of images that are classified right, in [0, 1]."""
+  classes = classify(params, _in_unit(jnp.asarray(images.pixels)))
+  is_right = classes == jnp.asarray(images.labels).astype(classes.dtype)
   return is_right.mean(dtype=jnp.float32)
 
 
 def _in_unit(pixels: Array) -> Array:
-  """Pixels from 0 to 255 as float32 in [0, 1]."""
+  """Scales pixels from 0 to 255 to float32 in [0, 1]."""
   return pixels.astype(jnp.float32) / 255.0
 
 
 def _shifted(key: Array, frames: Array) -> Array:
-  """Each frame moved by up to two pixels; what leaves comes in opposite."""
+  """Rolls each frame by up to two pixels, cyclically."""
   shape = frames.shape[0], 2
   shifts = jax.random.randint(key, shape, -_SHIFT, _SHIFT + 1, jnp.int32)
   return jax.vmap(lambda frame, by: jnp.roll(frame, by, (0, 1)))(frames, shifts)

@@ -1,8 +1,8 @@
-"""How close generated frames come to true ones, where nothing is repeated.
+"""Distances of generated frames from true ones, where no frame is a repeat.
 
-Views of a second turn lie between those of the first: none of them is a repeat,
-so what was generated is measured against what came, beside the last frame seen,
-repeated, and the best that a copy of a frame already seen could do.
+Views of a second turn lie between those of the first, so that retrieval does
+not apply. Generated frames are compared with the true frames; so are two simple
+predictions, the last frame of the prefix and its nearest frame.
 """
 
 from typing import Any, NamedTuple
@@ -13,18 +13,17 @@ import numpy as np
 
 Array = jax.Array
 
-# Wang et al. 2004: a Gaussian window, cut at three and a half of its widths,
-# and constants for a range of 1.
+# Wang et al. 2004: a Gaussian window, cut at 3.5 standard deviations, and the
+# constants for pixels in [0, 1].
 _WIDTH, _REACH = 1.5, 5
 _MEAN_FLOOR, _VARIANCE_FLOOR = 0.01**2, 0.03**2
 
-
-# The least squared error that counts, lest that of equal frames be infinite.
+# Keeps the signal-to-noise ratio of equal frames finite.
 _LEAST_ERROR = 1e-10
 
 
 class Scores(NamedTuple):
-  """How close frames come to others: of each, or sums over them, float32.
+  """Distances between frames, each or summed, float32.
 
   Attributes:
     error: squared error, mean over pixels.
@@ -41,8 +40,8 @@ class Closeness(NamedTuple):
   """Sums over frames that were generated, float32; add them leaf by leaf.
 
   Attributes:
-    asked: how many frames.
-    dream: of what was generated.
+    asked: number of frames.
+    dream: of the generated frames.
     last: of the last frame of the prefix, repeated.
     copy: of the frame of the prefix that is nearest in squared error.
   """
@@ -57,8 +56,8 @@ class Fidelity(NamedTuple):
   """Sums over frames after the prefix; add them leaf by leaf.
 
   Attributes:
-    predictable: over those that are predictable.
-    every: over all of them.
+    predictable: over the predictable frames.
+    every: over all frames.
   """
 
   predictable: Closeness
@@ -66,28 +65,28 @@ class Fidelity(NamedTuple):
 
 
 def zeros() -> Fidelity:
-  """Returns sums over nothing."""
+  """Returns sums over no frame."""
   scores = Scores(*(jnp.float32(0) for _ in Scores._fields))
   closeness = Closeness(jnp.float32(0), scores, scores, scores)
   return Fidelity(closeness, closeness)
 
 
 def squared_error(one: Array, other: Array) -> Array:
-  """Mean over pixels and channels, [...] of frames [..., H, W, C]."""
+  """Returns the mean over pixels and channels of [..., H, W, C], [...]."""
   return jnp.square(one - other).mean((-3, -2, -1))
 
 
 def structural_similarity(one: Array, other: Array) -> Array:
-  """Structural similarity, mean over windows and channels.
+  """Returns the structural similarity, mean over windows and channels.
 
   Z. Wang et al., "Image quality assessment: from error visibility to structural
   similarity", IEEE Transactions on Image Processing 13 (4), 2004: a Gaussian
-  window of standard deviation 1.5 on 11 x 11 pixels, wholly inside the frame.
-  Smaller frames take the largest odd window that fits.
+  window of standard deviation 1.5 on 11 x 11 pixels, inside the frame. Smaller
+  frames take the largest odd window that fits.
 
   Args:
     one: frames in [0, 1], [..., H, W, C].
-    other: likewise.
+    other: frames of the same shape.
 
   Returns:
     [...], from -1 to 1, 1 for equal frames.
@@ -105,7 +104,7 @@ def structural_similarity(one: Array, other: Array) -> Array:
 
 
 def _blur(height: int, width: int) -> Any:
-  """Means under a window at every place where it fits in a frame."""
+  """Makes the function from frames to means under the window, inside them."""
   reach = min(_REACH, (min(height, width) - 1) // 2)
   weights = np.exp(-0.5 * (np.arange(-reach, reach + 1) / _WIDTH) ** 2)
   weights /= weights.sum()
@@ -139,20 +138,19 @@ def measure(
   """Sums scores over a batch of episodes.
 
   Args:
-    frames: the true ones, [T, B, H, W, C].
-    free: the first `prefix` frames as they are, and what was generated from
-      there on, likewise.
+    frames: true frames, [T, B, H, W, C].
+    free: the true prefix, and the frames generated after it, [T, B, H, W, C].
     predictable: bool [T, B].
-    prefix: frames that generation was given.
+    prefix: number of true frames that generation was given.
 
   Returns:
     The sums, over frames after the prefix.
   """
   seen, true = frames[:prefix], frames[prefix:]
-  # The nearest in squared error: better than any rule that could be followed.
+  # The nearest frame is found with the true one: no copying rule does better.
   errors = jax.vmap(lambda frame: squared_error(true, frame[None]))(seen)
   nearest = jnp.argmin(errors, axis=0)
-  copies = jax.vmap(lambda own, index: own[index], (1, 1), 1)(seen, nearest)
+  copies = jax.vmap(lambda past, index: past[index], (1, 1), 1)(seen, nearest)
   repeated = jnp.broadcast_to(seen[-1:], true.shape)
   scores = [score(true, each) for each in (free[prefix:], repeated, copies)]
 
@@ -168,18 +166,17 @@ def measure(
 
 
 def means(total: Fidelity, has_failed: np.ndarray) -> dict[str, np.ndarray]:
-  """Returns means over frames of R replicas, under the records' names.
+  """Returns means over frames of R replicas, by the names that records use.
 
   Args:
     total: of every replica, leaves [R], on the host.
-    has_failed: bool [R]; a replica that has is not measured.
+    has_failed: whether a replica failed, bool [R]; its means are NaN.
 
   Returns:
     `dream_error`, `dream_similarity`, `copy_error` and `copy_similarity`, over
     predictable frames after the prefix; and over all frames after it
     `dream_error_all`, `dream_psnr_all`, `dream_similarity_all`, and likewise
-    `last_..._all` and `copy_..._all`. Each [R], not a number where nothing was
-    asked.
+    `last_..._all` and `copy_..._all`. Each [R], NaN where there was no frame.
   """
 
   def mean(closeness: Closeness, source: str, name: str) -> np.ndarray:
@@ -187,12 +184,12 @@ def means(total: Fidelity, has_failed: np.ndarray) -> dict[str, np.ndarray]:
     asked = np.where(is_missing, np.nan, closeness.asked)
     return getattr(getattr(closeness, source), name) / asked
 
-  own = {
+  predictable = {
     f'{source}_{name}': mean(total.predictable, source, name)
     for source in ('dream', 'copy')
     for name in ('error', 'similarity')
   }
-  return own | {
+  return predictable | {
     f'{source}_{name}_all': mean(total.every, source, name)
     for source in ('dream', 'last', 'copy')
     for name in Scores._fields

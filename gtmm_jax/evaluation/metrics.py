@@ -16,14 +16,14 @@ Array = jax.Array
 
 
 class Totals(NamedTuple):
-  """Sums over batches of what a batch's mean is.
+  """Sums of batches' means.
 
   Attributes:
-    batches: how many batches, int32.
-    log_likelihood: [T], nats.
-    kl: [T], nats.
-    kl_predictable: KL over the predictable frames, a fraction of all T*B.
-    predictable: [T], fraction of sequences whose frame t is predictable.
+    batches: number of batches, int32.
+    log_likelihood: mean over sequences, nats, [T].
+    kl: mean over sequences, nats, [T].
+    kl_predictable: KL of the predictable frames, divided by all T*B frames.
+    predictable: fraction of sequences whose frame t is predictable, [T].
   """
 
   batches: Array
@@ -34,21 +34,21 @@ class Totals(NamedTuple):
 
 
 def zeros(length: int) -> Totals:
-  """Totals of no batch, for sequences of `length` frames."""
+  """Returns totals of no batch, for sequences of `length` frames."""
   batches, kl_predictable = jnp.int32(0), jnp.float32(0)
-  # Three arrays: one in two places could not be donated.
+  # Three arrays, because an array in two places cannot be donated.
   steps = (jnp.zeros(length, jnp.float32) for _ in range(3))
   log_likelihood, kl, predictable = steps
   return Totals(batches, log_likelihood, kl, kl_predictable, predictable)
 
 
 def add(totals: Totals, terms: Terms, predictable: Array) -> Totals:
-  """Adds one batch.
+  """Adds one batch to the totals.
 
   Args:
-    totals: so far.
+    totals: sums over the batches before.
     terms: of the batch, [T, B].
-    predictable: bool [T, B].
+    predictable: whether memory could predict the frame, bool [T, B].
 
   Returns:
     The new totals.
@@ -64,17 +64,17 @@ def add(totals: Totals, terms: Terms, predictable: Array) -> Totals:
 
 
 def means(totals: Totals, failed_at: np.ndarray) -> dict[str, np.ndarray]:
-  """The metrics of R replicas, under the names that the records use.
+  """Returns the metrics of R replicas, by the names that records use.
 
   Args:
     totals: of every replica, leaves [R, ...], on the host.
     failed_at: int [R], the step at which a replica stopped being finite, -1
-      where it did not. Its metrics are not a number from then on.
+      where it did not. Metrics of a replica that failed are NaN.
 
   Returns:
     `negative_bound [R]`, `log_likelihood [R, T]`, `kl [R, T]`, `kl_last [R]`,
-    `kl_new [R]`, `kl_predictable [R]`, `failed_at [R]` (object array, None
-    where healthy); nats, the bound a sequence, KL a frame.
+    `kl_new [R]`, `kl_predictable [R]` and `failed_at [R]` (object array, None
+    where finite). The bound is in nats a sequence, KL in nats a frame.
   """
   totals = jax.tree.map(lambda leaf: np.asarray(leaf, np.float64), totals)
   has_none = (failed_at >= 0) | (totals.batches == 0)
@@ -83,8 +83,7 @@ def means(totals: Totals, failed_at: np.ndarray) -> dict[str, np.ndarray]:
   kl = totals.kl / batches[:, None]
   share = totals.predictable.mean(axis=1)
   new_share = batches - share
-  # A task whose frames are all new, or all predictable, lacks one of the two;
-  # dividing by its share of nothing would give an infinity of either sign.
+  # A task may have no new frame, or no predictable one: the KL is NaN then.
   kl_new = (totals.kl.mean(axis=1) - totals.kl_predictable) / np.where(
     new_share > 0, new_share, np.nan
   )

@@ -1,11 +1,12 @@
-"""Retrieval accuracy: does a generated frame show what memory should hold?
+"""Retrieval accuracy: how often a generated frame shows the right image.
 
-A generated frame is right where the nearest of its episode's earlier frames
-shows the image that the true frame repeats; where a class is asked for, where a
-classifier finds that class. Frames of an episode are generated twice: one step
-ahead, from the prior given the true past, and free-running, from a prefix and
-whatever was generated after it. In the second, what was first seen in the
-prefix has to look as it did there; what was first generated, as it did then.
+A generated frame is right if the nearest of its episode's earlier frames shows
+the image that the true frame repeats; if a class is asked for, if a classifier
+finds that class. Frames of an episode are generated twice: one step ahead, from
+the prior given the true past, and free-running, from a prefix and the frames
+generated after it. Free-running, an image that first appears in the prefix is
+compared with that true frame; one that first appears later, with the frame that
+was generated then.
 """
 
 from collections.abc import Callable
@@ -23,12 +24,12 @@ class Tally(NamedTuple):
 
   Attributes:
     asked: predictable frames.
-    ahead: those of them that were right one step ahead.
+    ahead: predictable frames that were right one step ahead.
     asked_free: predictable frames after the prefix.
-    free: those of them that were right free-running.
-    chance: probability that any frame it could be, drawn alike, would be
-      right, summed over `asked`; 0 where a class is asked for.
-    chance_free: likewise, summed over `asked_free`.
+    free: predictable frames after the prefix that were right free-running.
+    chance: probability that a uniformly drawn earlier frame is right, summed
+      over `asked`; 0 where a class is asked for.
+    chance_free: the same, summed over `asked_free`.
   """
 
   asked: Array
@@ -40,12 +41,12 @@ class Tally(NamedTuple):
 
 
 def zeros() -> Tally:
-  """Counts of nothing."""
+  """Returns counts of no frame."""
   return Tally(*(jnp.float32(0) for _ in Tally._fields))
 
 
 def origins(source: Array) -> Array:
-  """The first frame that shows the same image, int32 [T].
+  """Returns the first frame that shows the image of frame t, int32 [T].
 
   Args:
     source: int32 [T], the earlier frame that each frame repeats, -1 where it is
@@ -53,23 +54,23 @@ def origins(source: Array) -> Array:
   """
   steps = jnp.arange(source.shape[0], dtype=jnp.int32)
   first = jnp.where(source < 0, steps, source)
-  # Each round doubles how many repeats are followed.
+  # Each round doubles the number of repeats that are followed.
   for _ in range(source.shape[0].bit_length()):
     first = first[first]
   return first
 
 
 def same_image(source: Array, prefix: int) -> tuple[Array, Array]:
-  """Which earlier frames show what frame t shows, and which another image.
+  """Finds the earlier frames that show the same image, and another image.
 
   Args:
     source: as in `origins`.
-    prefix: true frames; of those after it that repeat one of them, which are
-      themselves in question, none counts.
+    prefix: number of true frames; later repeats of a true frame count as
+      neither, because generation may have got them wrong.
 
   Returns:
     Two bool [T, T], for frame t (row) and an earlier frame (column); false for
-    t itself and for later ones.
+    t itself and for later frames.
   """
   origin, steps = origins(source), jnp.arange(source.shape[0])
   is_sure = (steps < prefix) | (origin >= prefix)
@@ -81,22 +82,22 @@ def same_image(source: Array, prefix: int) -> tuple[Array, Array]:
 def finds_source(
   generated: Array, seen: Array, source: Array, prefix: int
 ) -> Array:
-  """Whether the nearest earlier frame shows the right image, bool [T].
+  """Tells whether the nearest earlier frame shows the right image.
 
-  Nearest in Euclidean distance over pixels; of frames equally near, one that is
-  right counts.
+  Nearest means the least Euclidean distance over pixels. Of equally near frames
+  a right one wins.
 
   Args:
     generated: [T, ...], one frame for each step.
     seen: [T, ...], the episode's frames, true or generated.
     source: int32 [T], as in `origins`.
-    prefix: how many frames of `seen` are true, as in `same_image`.
+    prefix: number of true frames in `seen`, as in `same_image`.
 
   Returns:
     bool [T]; false where frame t repeats nothing.
   """
   generated, seen = (x.reshape(x.shape[0], -1) for x in (generated, seen))
-  # |g - s|^2 but for |g|^2, which all frames share.
+  # |g - s|^2 without |g|^2, which is the same for all frames.
   products = jnp.matmul(generated, seen.T, precision='highest')
   distances = jnp.square(seen).sum(1)[None, :] - 2 * products
   right, wrong = (
@@ -113,25 +114,24 @@ def tally(
   prefix: int,
   classify: Callable[[Array], Array] | None = None,
 ) -> Tally:
-  """Counts over a batch of episodes.
+  """Counts right frames over a batch of episodes.
 
   Args:
     episode: `frames [T, B, ...]`, and `predictable`, `source` and `label`, each
       [T, B].
     ahead: generated one step ahead, [T, B, ...].
-    free: the first `prefix` frames as they are, and what was generated from
-      there on, [T, B, ...].
-    prefix: frames that free-running generation was given.
-    classify: from frames [..., H, W, C] to classes int32 [...]; None where no
-      class is asked for.
+    free: the true prefix, and the frames generated after it, [T, B, ...].
+    prefix: number of true frames that free-running generation was given.
+    classify: function from frames [..., H, W, C] to classes int32 [...]; None
+      where no class is asked for.
 
   Returns:
     The counts.
   """
   length = episode.source.shape[0]
   if classify is None:
-    is_right, chance = _judge(ahead, episode.frames, episode.source, length)
-    is_right_free, chance_free = _judge(free, free, episode.source, prefix)
+    is_right, chance = _find(ahead, episode.frames, episode.source, length)
+    is_right_free, chance_free = _find(free, free, episode.source, prefix)
   else:
     is_right, is_right_free = (
       classify(frames) == episode.label for frames in (ahead, free)
@@ -150,31 +150,31 @@ def tally(
   return Tally(*(each.sum(dtype=jnp.float32) for each in counted))
 
 
-def _judge(
+def _find(
   generated: Array, seen: Array, source: Array, prefix: int
 ) -> tuple[Array, Array]:
-  """Whether each frame finds its source, and by chance would; [T, B] both."""
+  """Returns whether each frame finds its source, and chance's share, [T, B]."""
 
-  def judge(generated, seen, source):
+  def find(generated, seen, source):
     same, other = (each.sum(1) for each in same_image(source, prefix))
     is_right = finds_source(generated, seen, source, prefix)
     others = jnp.maximum(same + other, 1)
     return is_right, same.astype(jnp.float32) / others.astype(jnp.float32)
 
-  return jax.vmap(judge, in_axes=1, out_axes=1)(generated, seen, source)
+  return jax.vmap(find, in_axes=1, out_axes=1)(generated, seen, source)
 
 
 def accuracies(total: Tally, has_failed: np.ndarray) -> dict[str, np.ndarray]:
-  """Accuracies of R replicas, under the names that the records use.
+  """Returns accuracies of R replicas, by the names that records use.
 
   Args:
     total: of every replica, leaves [R], on the host.
-    has_failed: bool [R]; a replica that has has no accuracy.
+    has_failed: whether a replica failed, bool [R]; it has no accuracy.
 
   Returns:
     `retrieval_ahead [R]` and `retrieval_free [R]`, in [0, 1], and the chance of
-    each, `retrieval_ahead_chance [R]` and `retrieval_free_chance [R]`. Not a
-    number where nothing was asked; chance neither where a class was.
+    each, `retrieval_ahead_chance [R]` and `retrieval_free_chance [R]`. All are
+    NaN where no frame was asked for, and chance where a class was.
   """
 
   def share(part: np.ndarray, whole: np.ndarray) -> np.ndarray:

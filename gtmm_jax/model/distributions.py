@@ -1,4 +1,4 @@
-"""Diagonal Gaussian and Bernoulli distributions; everything is in nats."""
+"""Diagonal Gaussian and Bernoulli distributions, and their KL, in nats."""
 
 import math
 from typing import NamedTuple
@@ -24,23 +24,23 @@ class DiagonalGaussian(NamedTuple):
   log_scale: Array
 
   def sample(self, noise: Array) -> Array:
-    """mean + scale * noise, for standard normal `noise` of the mean's shape."""
+    """Returns mean + scale * noise, for standard normal `noise` [...]."""
     return self.mean + jnp.exp(self._log_scale) * noise
 
   def log_likelihood(self, x: Array) -> Array:
-    """log N(x | mean, scale) elementwise, nats, of the mean's shape."""
+    """Returns log N(x | mean, scale) elementwise, [...]."""
     standardised = _in_scales(x - self.mean, self._log_scale)
     return -0.5 * jnp.square(standardised) - self._log_scale - _HALF_LOG_TWO_PI
 
   @property
   def _log_scale(self) -> Array:
-    """The log-scale with as many axes as the mean."""
+    """Returns the log-scale with as many axes as the mean."""
     missing = jnp.ndim(self.mean) - jnp.ndim(self.log_scale)
     return jnp.expand_dims(self.log_scale, tuple(range(missing)))
 
 
 class Bernoulli(NamedTuple):
-  """Independent coin flips.
+  """Independent Bernoulli variables.
 
   Attributes:
     logits: log p / (1 - p), [...].
@@ -50,18 +50,18 @@ class Bernoulli(NamedTuple):
 
   @property
   def mean(self) -> Array:
-    """p in [0, 1], [...]."""
+    """Returns p in [0, 1], [...]."""
     return jax.nn.sigmoid(self.logits)
 
   def sample(self, noise: Array) -> Array:
-    """1 where `noise`, uniform in [0, 1), is below p, else 0."""
+    """Returns 1 where `noise`, uniform in [0, 1), is below p, else 0."""
     return (noise < self.mean).astype(self.logits.dtype)
 
   def log_likelihood(self, x: Array) -> Array:
-    """x log p + (1 - x) log(1 - p) elementwise, nats.
+    """Returns x log p + (1 - x) log(1 - p) elementwise, [...].
 
-    `x` in [0, 1] need not be binary: a grey value is then a soft target, and
-    the largest value that can be reached is minus its entropy.
+    `x` may be any value in [0, 1]. A grey value is a soft target; the maximum
+    over p is then minus its entropy.
     """
     return x * self.logits - _softplus(self.logits)
 
@@ -69,18 +69,18 @@ class Bernoulli(NamedTuple):
 def frame_sum(x: Array) -> Array:
   """Sums over the axes of a frame: [..., H, W, C] -> [...].
 
-  As a product with ones: inside of a sum, XLA makes logarithms one by one on
-  CPUs, which takes ten times as long.
+  The sum is a product with ones: fused into a sum, XLA computes logarithms one
+  by one on CPUs, which takes ten times as long.
   """
   x = x.reshape(*x.shape[:-3], -1)
   ones = jnp.ones(x.shape[-1], x.dtype)
-  # Accelerators would round the terms of the bound otherwise.
+  # Accelerators would round the terms of the bound at default precision.
   return jnp.dot(x, ones, precision=jax.lax.Precision.HIGHEST)
 
 
 @jax.custom_jvp
 def _softplus(x: Array) -> Array:
-  """log(1 + e^x), whose derivative takes no logarithm."""
+  """Returns log(1 + e^x); its derivative needs no logarithm."""
   return jnp.maximum(x, 0.0) + jnp.log1p(jnp.exp(-jnp.abs(x)))
 
 
@@ -97,12 +97,12 @@ def kl_divergence(
 
   Args:
     q: Gaussian over [..., Z].
-    p: likewise.
+    p: Gaussian over [..., Z].
     bounded: whether p's log-scales are known to stay within +-40, as those of
-      the temporal VAE do: the quotient of shift and scale is plainer then.
+      the temporal VAE do, so that exp(-log_scale) is finite.
 
   Returns:
-    [...]; infinite only where a float of this dtype can't hold it.
+    [...]; infinite only where the dtype cannot hold the value.
   """
   shift = q.mean - p.mean
   if bounded:
@@ -110,7 +110,7 @@ def kl_divergence(
   else:
     shift = _in_scales(shift, p.log_scale)
   log_ratio = q.log_scale - p.log_scale
-  # expm1, lest rounding take a small KL below zero.
+  # With expm1, rounding does not take a small KL below zero.
   elementwise = (
     0.5 * (jnp.expm1(2.0 * log_ratio) + jnp.square(shift)) - log_ratio
   )
@@ -118,16 +118,16 @@ def kl_divergence(
 
 
 def _in_scales(difference: Array, log_scale: Array) -> Array:
-  """Computes difference * exp(-log_scale) wherever that is a number.
+  """Computes difference * exp(-log_scale) without overflow on the way.
 
-  In float32 exp(-log_scale) alone is infinite from -89 on, so that a difference
-  of 0 times it would be no number, and it vanishes from 88 on.
+  In float32 exp(-log_scale) is infinite below -89, so that 0 times it would be
+  NaN, and 0 above 88.
   """
   limit = -math.log(float(jnp.finfo(jnp.result_type(difference)).tiny)) - 1.0
-  # From half of it on, products in the gradient would vanish.
+  # Beyond half of the limit, products in the gradient would underflow.
   is_far = jnp.abs(log_scale) > limit / 2
   near = difference * jnp.exp(-jnp.where(is_far, 0.0, log_scale))
-  # One factor after the other: XLA would make exp(a) * exp(b) exp(a + b) again.
+  # One factor after the other: XLA would rewrite exp(a) * exp(a) as exp(2 a).
   half = jnp.exp(jnp.clip(-0.5 * log_scale, -limit, limit))
   return jnp.where(is_far, (difference * half) * half, near)
 
@@ -135,9 +135,9 @@ def _in_scales(difference: Array, log_scale: Array) -> Array:
 def bernoulli_entropy(p: Array) -> Array:
   """Computes -p log p - (1 - p) log(1 - p) elementwise, nats.
 
-  0 at p = 0 and p = 1, and at what lies outside of them.
+  It is 0 at p <= 0 and p >= 1.
   """
-  # Where bytes become p in the same program, XLA makes 1 - p of them unrounded:
-  # 1 - 255 / 255 is -6e-8 then, whose logarithm is no number.
+  # Where bytes become p in the same program, XLA computes 1 - p unrounded: 1 -
+  # 255 / 255 is then -6e-8, whose logarithm is NaN.
   p = jnp.clip(p, 0.0, 1.0)
   return -jax.scipy.special.xlogy(p, p) - jax.scipy.special.xlog1py(1 - p, -p)

@@ -1,7 +1,7 @@
 """The maps of the temporal VAE: posterior, observation and prior.
 
-Gemici et al. 2017, section 3 and appendix B; the networks that they are given
-are in `networks.py`. Frames `[..., H, W, C]` are in [0, 1].
+Gemici et al. 2017, section 3 and appendix B (https://arxiv.org/abs/1702.04649).
+Their networks are in `networks.py`. Frames `[..., H, W, C]` are in [0, 1].
 """
 
 from collections.abc import Sequence
@@ -15,20 +15,19 @@ from gtmm_jax.model.distributions import Bernoulli, DiagonalGaussian
 
 Array = jax.Array
 
-# Log-scales of latents stay within +-4, nearly linear around zero. A KL between
-# any two is then finite, and the loop from a latent through the memory to the
-# scale of the next can't run away: with +-8 it did, for a step, early in
-# training.
+# Log-scales of latents stay within +-4, nearly linear around zero, so that
+# every KL is finite. With +-8, the loop from a latent through the memory to the
+# scale of the next diverged for a step early in training.
 _LOG_SCALE_BOUND = 4.0
-# The smallest standard deviation of a colour channel, a grey level of 256.
+# The smallest standard deviation of a colour channel: one of 256 levels.
 _FRAME_SCALE_FLOOR = 1.0 / 256.0
-# At the start it is 0.14, about that of the pixels themselves: Adam moves it by
-# no more than its rate a step.
+# The standard deviation starts at 0.14, near that of the pixels, because Adam
+# moves it by no more than its rate a step.
 _FRAME_LOG_SCALE = -2.0
 
 
 def _gaussian(raw: Array) -> DiagonalGaussian:
-  """Splits [..., 2 Z] into a mean and a bounded log-scale."""
+  """Splits an array [..., 2 Z] into a mean and a bounded log-scale."""
   mean, log_scale = jnp.split(raw, 2, axis=-1)
   log_scale = _LOG_SCALE_BOUND * jnp.tanh(log_scale / _LOG_SCALE_BOUND)
   return DiagonalGaussian(mean, log_scale)
@@ -47,7 +46,7 @@ class PriorMap(nn.Module):
 
   @nn.compact
   def __call__(self, context: Array) -> DiagonalGaussian:
-    """Context [..., P] -> Gaussian over z [..., Z]."""
+    """Maps a context [..., P] to a Gaussian over z [..., Z]."""
     x = context
     for size in self.hidden:
       x = nn.relu(nn.Dense(size)(x))
@@ -57,9 +56,9 @@ class PriorMap(nn.Module):
 class PosteriorMap(nn.Module):
   """f_q: the posterior of z_t from the frame and the context (section 3).
 
-  The encoder's last linear layer is the one "to a vector of length 64" of
-  appendix B. The context enters there: its own linear image is added, so that
-  frames can be encoded all at once, before any context is known.
+  The context enters at the encoder's last layer, the one "to a vector of length
+  64" of appendix B: a linear map of the context is added to its output. All
+  frames can then be encoded before any context is known.
 
   Attributes:
     encoder: network from frames to features [..., 2 Z].
@@ -76,11 +75,11 @@ class PosteriorMap(nn.Module):
     )
 
   def encode(self, frames: Array, train: bool) -> Array:
-    """Frames [..., H, W, C] in [0, 1] -> features [..., F]."""
+    """Maps frames [..., H, W, C] in [0, 1] to features [..., F]."""
     return self.encoder(2.0 * frames - 1.0, train)
 
   def __call__(self, features: Array, context: Array) -> DiagonalGaussian:
-    """Features [..., F] and context [..., P] -> Gaussian over z [..., Z]."""
+    """Maps features [..., F] and a context [..., P] to a Gaussian [..., Z]."""
     return _gaussian(features + self.from_context(context))
 
 
@@ -102,7 +101,7 @@ class ObservationMap(nn.Module):
   def __call__(
     self, z: Array, context: Array, train: bool
   ) -> Bernoulli | DiagonalGaussian:
-    """z [..., Z] and context [..., P] -> distribution of [..., H, W, C].
+    """Maps z [..., Z] and a context [..., P] to p(x), over [..., H, W, C].
 
     Raises:
       ValueError: if there is no such likelihood.
@@ -114,7 +113,7 @@ class ObservationMap(nn.Module):
       raise ValueError(
         f'likelihood is {self.likelihood!r}; it must be bernoulli or gaussian.'
       )
-    # Softplus: a scale at the floor still feels a gradient away from it.
+    # With softplus, the gradient at the floor is not zero.
     start = nn.initializers.constant(_FRAME_LOG_SCALE)
     raw = self.param('log_scale', start, out.shape[-1:], jnp.float32)
     floor = jnp.log(jnp.asarray(_FRAME_SCALE_FLOOR, raw.dtype))

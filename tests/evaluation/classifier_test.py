@@ -12,7 +12,7 @@ from gtmm_jax.tasks.sources import digit_images
 
 
 def _crosses(count, seed):
-  """Bars, crosses and blank frames, each of them noisy: three classes."""
+  """Draws noisy frames of three classes: bars, crosses and blanks."""
   rng = np.random.default_rng(seed)
   labels = rng.integers(0, 3, count).astype(np.int32)
   pixels = rng.integers(0, 60, (count, 8, 8, 1), dtype=np.uint8)

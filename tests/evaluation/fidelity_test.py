@@ -13,7 +13,7 @@ def _frames(shape, seed=0):
 
 
 def _similarity(one, other):
-  """Wang et al. 2004, a window at a time, one channel after the other."""
+  """Computes Wang et al. 2004 a window and a channel at a time."""
   height, width, channels = one.shape
   reach = min(5, (min(height, width) - 1) // 2)
   offsets = np.arange(-reach, reach + 1)

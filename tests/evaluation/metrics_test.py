@@ -13,7 +13,7 @@ _HEALTHY = np.full(_REPLICAS, -1)
 
 
 def _batches(seed=0, share=0.4):
-  """Log-likelihood, KL and mask, each [R, batches, T, B]."""
+  """Draws log-likelihood, KL and mask, each [R, batches, T, B]."""
   rng = np.random.default_rng(seed)
   shape = (_REPLICAS, _BATCHES, _LENGTH, _BATCH)
   return (
@@ -24,7 +24,7 @@ def _batches(seed=0, share=0.4):
 
 
 def _totals(log_likelihood, kl, mask):
-  """All batches of every replica added up: leaves [R, ...]."""
+  """Adds up all batches of every replica, leaves [R, ...]."""
   replicas = []
   for replica in zip(log_likelihood, kl, mask, strict=True):
     totals = metrics.zeros(_LENGTH)

@@ -21,7 +21,7 @@ _tally = jax.jit(retrieval.tally, static_argnums=(3, 4))
 
 
 def _episodes(name, sizes, seed=0):
-  """A batch of episodes of numbered images, axes [T, B, ...]."""
+  """Draws a batch of episodes of numbered images, axes [T, B, ...]."""
   sample = jax.vmap(TASKS[name](*sizes).sample, in_axes=(0, None), out_axes=1)
   return jax.device_get(
     jax.jit(sample)(jax.random.split(jax.random.key(seed), _BATCH), make())
@@ -35,12 +35,12 @@ def _origin(source, t):
 
 
 def _candidates(source, prefix, t):
-  """Frames before t but for generated ones that repeat a true one."""
+  """Lists frames before t except generated ones that repeat a true one."""
   return [j for j in range(t) if j < prefix or _origin(source, j) >= prefix]
 
 
 def _finds(generated, seen, source, t, prefix):
-  """The definition, a frame at a time."""
+  """Computes the definition, a frame at a time."""
   if source[t] < 0:
     return False
   candidates = _candidates(source, prefix, t)

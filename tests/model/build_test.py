@@ -14,7 +14,7 @@ _SHAPE = (28, 28, 1)
 
 @pytest.mark.parametrize('preset', [presets.PAPER, presets.PAPER_COLOUR])
 def test_the_paper_preset_is_the_papers(preset):
-  """Gemici et al. 2017, section 4.1; where it is silent, what we chose."""
+  """Pins the sizes of Gemici et al. 2017, section 4.1, and those we chose."""
   everyone = set(presets.MODELS)
   assert preset.learning_rate == dict.fromkeys(everyone, 1e-3)
   assert preset.long_learning_rate == 1e-4

@@ -26,7 +26,7 @@ def gaussian(mean, scale) -> DiagonalGaussian:
 
 
 def in_double(function, *arguments):
-  """What a function gives in float64, as NumPy arrays."""
+  """Returns what a function computes in float64, as NumPy arrays."""
   with jax.enable_x64(True):
     return jax.tree.map(np.asarray, jax.jit(function)(*arguments))
 
@@ -200,7 +200,7 @@ def test_gaussian_sample_shifts_and_scales_the_noise():
 
 @pytest.mark.parametrize('kind', ['divergence', 'likelihood'])
 def test_gaussians_narrower_or_wider_than_floats_go(kind):
-  """Of log-scales at which exp(-log_scale) is infinite in float32, or zero."""
+  """Has log-scales where exp(-log_scale) is infinite in float32, or zero."""
   log_scale = np.array(
     [
       -300,
@@ -259,7 +259,7 @@ def test_gaussians_narrower_or_wider_than_floats_go(kind):
 
 
 def test_bounded_log_scales_give_the_same_divergence():
-  """In bits: training takes the plainer way."""
+  """Holds bit for bit: training takes the plainer way."""
   generator = np.random.default_rng(3)
   numbers = generator.normal(size=(4, 5, 3)).astype(np.float32)
   numbers[[1, 3]] = 40.0 * np.tanh(numbers[[1, 3]])
@@ -317,7 +317,7 @@ EXTREME_LOGITS = np.array(
 
 
 def slow_log_likelihood(x: float, logit: float) -> float:
-  """Each outcome's share apart, from the logarithm that does not cancel."""
+  """Adds each outcome's share, from the logarithm that does not cancel."""
   log_on = -np.log1p(np.exp(-logit)) if logit > -500 else logit
   log_off = -np.log1p(np.exp(logit)) if logit < 500 else -logit
   return (x * log_on if x else 0.0) + ((1 - x) * log_off if x < 1 else 0.0)
