@@ -2,7 +2,8 @@
 
 A grid is {"cells": [BLOCK, ...]}, where a BLOCK has "flags", given to each of
 its runs, and "over", lists of values of further flags; there is a cell for
-each combination of these.
+each combination of these. "set" may have a list of NAME=VALUE for its value;
+what "over" sets comes on top of what "flags" sets.
 """
 
 import itertools
@@ -64,10 +65,18 @@ def read(file: pathlib.Path) -> dict[str, Cell]:
       name = _name(varied)
       _require_folder(file, name, cells)
       fixed = {flag: varied[flag] for flag in varied if flag != 'seed'}
-      cells[name] = Cell({**flags, **varied}, _name(fixed))
+      both = _texts(flags) + _texts(varied)
+      whole = {**flags, **varied} | ({'set': both} if both else {})
+      cells[name] = Cell(whole, _name(fixed))
   if not cells:
     raise ValueError(f'{file} has no cells.')
   return cells
+
+
+def _texts(flags: dict[str, Any]) -> list[str]:
+  """Returns the values of --set among flags."""
+  texts = flags.get('set', [])
+  return texts if isinstance(texts, list) else [texts]
 
 
 def _blocks(file: pathlib.Path) -> list[Any]:
@@ -112,7 +121,8 @@ def _parts(
     *flags.items(),
     *((flag, value) for flag in over for value in over[flag]),
   ):
-    _require_flag(file, name, value)
+    for each in value if name == 'set' and isinstance(value, list) else [value]:
+      _require_flag(file, name, each)
   return flags, over
 
 
@@ -164,11 +174,16 @@ def _require_folder(
 
 
 def _name(varied: dict[str, Any]) -> str:
-  """Names a cell: tasks and models by themselves, other flags as FLAG=VALUE."""
-  return '-'.join(
-    str(value) if flag in ('task', 'model') else f'{flag}={value}'
-    for flag, value in varied.items()
-  )
+  """Names a cell: tasks and models by their names, other flags FLAG=VALUE."""
+  parts = []
+  for flag, value in varied.items():
+    if flag == 'set':
+      parts += _texts(varied)
+    elif flag in ('task', 'model'):
+      parts.append(str(value))
+    else:
+      parts.append(f'{flag}={value}')
+  return '-'.join(parts)
 
 
 def _no_grid(file: pathlib.Path, why: str) -> ValueError:

@@ -3,7 +3,7 @@
 import dataclasses
 import inspect
 import typing
-from collections.abc import Mapping
+from collections.abc import Collection, Iterable, Mapping
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
@@ -11,11 +11,18 @@ import jax
 import jax.numpy as jnp
 from flax import linen as nn
 
-from gtmm_jax import tasks
+from gtmm_jax import presets, tasks
 from gtmm_jax.model import build
+from gtmm_jax.runs.settings import Settings
 
 # What a task has beside its sizes (see `gtmm_jax.tasks.episode`).
 _CONTRACT = ('sample', 'length', 'prefix', 'condition_size', 'asks')
+# Names of settings, which neither options nor sizes of episodes may have.
+_SETTINGS = {
+  field.name
+  for kind in (Settings, presets.Preset)
+  for field in dataclasses.fields(kind)
+}
 # Updates of a task of one's own that does not say how many.
 _STEPS = 2_000
 
@@ -61,15 +68,31 @@ def with_own(
         raise ValueError(
           f'{name!r} cannot name a {what}; take letters, digits and _.'
         )
-  for name, make in models.items():
-    _require_model(name, make)
   for name, task in tasks.items():
     _require_task(name, task)
-  return Kinds({**BUILT_IN.models, **models}, {**BUILT_IN.tasks, **tasks})
+  kinds = Kinds({**BUILT_IN.models, **models}, {**BUILT_IN.tasks, **tasks})
+  for name, task in tasks.items():
+    _require_free(f'size of the task {name}', sizes(task), _SETTINGS)
+  for name, make in models.items():
+    _require_model(name, make)
+    names = {*_SETTINGS, *all_sizes(kinds)}
+    _require_free(f'option of the model {name}', build.options(make), names)
+  return kinds
+
+
+def _require_free(
+  what: str, names: Iterable[str], taken: Collection[str]
+) -> None:
+  """Raises `ValueError` where a name is that of something else."""
+  for name in names:
+    if name in taken:
+      raise ValueError(
+        f'The {what} is called {name}, as another setting is; rename it.'
+      )
 
 
 def _require_model(name: str, make: build.Make) -> None:
-  """Raises `ValueError` unless a model can be called, and has defaults."""
+  """Raises `ValueError` unless a model can be called with sizes and slots."""
   if not callable(make):
     raise ValueError(
       f'The model {name} is {make!r}; it must be a function of sizes and slots '
@@ -79,13 +102,9 @@ def _require_model(name: str, make: build.Make) -> None:
     inspect.signature(make).bind(None, 1)
   except TypeError as error:
     raise ValueError(
-      f'The model {name} cannot be called with sizes and slots ({error}).'
+      f'The model {name} cannot be called with sizes and slots ({error}); its '
+      f'options come after *, with defaults.'
     ) from error
-  for option, (_, default) in build.options(make).items():
-    if default is inspect.Parameter.empty:
-      raise ValueError(
-        f'The option {option} of the model {name} has no default; give it one.'
-      )
 
 
 def _require_task(name: str, task: type) -> None:

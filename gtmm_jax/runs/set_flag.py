@@ -10,6 +10,7 @@ from typing import Any, Literal, get_args, get_origin
 
 from gtmm_jax import presets
 from gtmm_jax.model import build
+from gtmm_jax.runs import kinds as kinds_module
 from gtmm_jax.runs import resolve
 from gtmm_jax.runs.kinds import Kinds
 from gtmm_jax.runs.settings import LARGEST, Settings, about
@@ -102,7 +103,7 @@ def _unknown(name: str, model: str, names: list[str], kinds: Kinds) -> str:
     return (
       f'--set={name} means nothing to {model}; it is of {" and ".join(models)}.'
     )
-  if name in about():
+  if name in (*about(), *kinds_module.all_sizes(kinds)):
     return f'--set={name}: {name} is a flag of its own; write --{name}=VALUE.'
   nearest = difflib.get_close_matches(name, names, 1)
   known = f'did you mean {nearest[0]}?' if nearest else ', '.join(sorted(names))

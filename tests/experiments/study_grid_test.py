@@ -73,6 +73,27 @@ def test_rows_are_named_without_the_seed(tmp_path):
   }
 
 
+def test_what_over_sets_comes_on_top_of_what_flags_set(tmp_path):
+  block = {
+    'flags': {'model': 'dnc', 'set': ['read_heads=2', 'reads=before']},
+    'over': {'set': ['latent_size=16', ['word_size=96', 'key_strength=2']]},
+  }
+  cells = grid_file.read(_grid(tmp_path, {'cells': [block]}))
+  assert {name: cell.flags['set'] for name, cell in cells.items()} == {
+    'latent_size=16': ['read_heads=2', 'reads=before', 'latent_size=16'],
+    'word_size=96-key_strength=2': [
+      'read_heads=2',
+      'reads=before',
+      'word_size=96',
+      'key_strength=2',
+    ],
+  }
+  for cell in cells.values():
+    settings = run_settings.make(**cell.flags, preset='small')
+    assert resolve.sized(settings).read_heads == 2
+    assert settings.options == {'reads': 'before'}
+
+
 @pytest.mark.parametrize(
   'content, words',
   [
@@ -111,6 +132,8 @@ def test_rows_are_named_without_the_seed(tmp_path):
     (_one(data='\ud800'), 'cannot be printed'),
     (_one(store=None), 'store is null'),
     (_one(without=['age']), 'without is a list'),
+    (_one(set=[['a=1']]), 'set is a list'),
+    (_one(set=[3, None]), 'set is null'),
     (_one(steps={'at': 3}), 'steps is an object'),
     ({'cells': [{'flags': {}, 'over': {'seed': [[0, 1]]}}]}, 'seed is a list'),
     (

