@@ -1,4 +1,4 @@
-"""Pictures are the same whatever the user's settings of matplotlib are."""
+"""Files of figures: whole, and the same whatever matplotlib is told."""
 
 import concurrent.futures
 import os
@@ -10,8 +10,10 @@ import sys
 import matplotlib
 import numpy as np
 import pytest
+from PIL import Image
 
 from gtmm_jax import figures
+from read_figures import pixels
 
 pytestmark = pytest.mark.filterwarnings('error')
 
@@ -36,14 +38,14 @@ _NOTEBOOK = {'MPLBACKEND': 'module://matplotlib_inline.backend_inline'}
 _FRAMES = np.linspace(0, 1, 6 * 28 * 28).reshape(6, 28, 28, 1)
 
 
-def _draw_strip(stem):
+def _strip():
   row = figures.Row('costs $1', _FRAMES, np.ones(6, bool), ['=1'] * 6)
-  return figures.save(figures.strip_figure([row], 'title', 'note'), stem)
+  return figures.strip_figure([row], 'title', 'note')
 
 
 def _draw(folder):
-  """Draws a picture of each kind; returns their bytes by name."""
-  _draw_strip(folder / 'strip')
+  """Draws a figure of each kind; returns the bytes of the files by name."""
+  figures.save(_strip(), folder / 'strip')
   panel = figures.Panel('read', _FRAMES[:, 0, :, 0], 'slot', 'weight')
   figures.save(
     figures.memory_figure(_FRAMES, [panel], title='title'), folder / 'memory'
@@ -84,7 +86,7 @@ def test_no_setting_changes_a_byte(drawn, tmp_path, settings, environment):
     'appearance_test._draw(pathlib.Path(sys.argv[1]))\n'
     "assert not {'matplotlib.pyplot', 'jax'} & set(sys.modules)\n"
   )
-  paths = [str(_ROOT), str(pathlib.Path(__file__).parent)]
+  paths = [str(_ROOT), str(_ROOT / 'tests'), str(pathlib.Path(__file__).parent)]
   folder = tmp_path / 'pictures'
   folder.mkdir()
   subprocess.run(
@@ -101,17 +103,20 @@ def test_settings_of_a_program_stay_as_they_were(drawn, tmp_path):
   own = {'axes.facecolor': 'red', 'lines.linewidth': 9, 'savefig.dpi': 30}
   with matplotlib.rc_context(own):
     before = matplotlib.rcParams.copy()
-    assert _draw(tmp_path) == drawn
+    for path in figures.save(_strip(), tmp_path / 'strip'):
+      assert path.read_bytes() == drawn[path.name]
     assert matplotlib.rcParams == before
 
 
 def test_every_thread_draws_the_same(drawn, tmp_path):
   def draw(name):
-    return [path.read_bytes() for path in _draw_strip(tmp_path / name)]
+    return [
+      path.read_bytes() for path in figures.save(_strip(), tmp_path / name)
+    ]
 
   with concurrent.futures.ThreadPoolExecutor(3) as pool:
-    for found in pool.map(draw, 'abc'):
-      assert found == [drawn['strip.png'], drawn['strip.pdf']]
+    for files in pool.map(draw, 'abc'):
+      assert files == [drawn['strip.png'], drawn['strip.pdf']]
 
 
 def test_letters_of_a_pdf_can_be_searched_and_edited(drawn):
@@ -133,3 +138,15 @@ def test_a_full_disk_leaves_whole_pictures_and_no_others(tmp_path):
     resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
   assert [path.name for path in tmp_path.iterdir()] == ['strip.png']
   assert (tmp_path / 'strip.png').read_bytes() == before
+
+
+def test_a_file_shows_the_figure_pixel_for_pixel(tmp_path):
+  # A stem may hold dots, and its folder need not exist.
+  stem = tmp_path / 'new' / 'l20.k5'
+  paths = figures.save(_strip(), stem)
+  assert [path.name for path in paths] == ['l20.k5.png', 'l20.k5.pdf']
+  assert sorted(stem.parent.iterdir()) == sorted(paths)
+  with Image.open(paths[0]) as picture:
+    shown = np.asarray(picture.convert('RGB')) / 255
+  np.testing.assert_array_equal(shown, pixels(_strip()))
+  assert paths[1].read_bytes().startswith(b'%PDF')

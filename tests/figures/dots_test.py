@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from gtmm_jax import figures
+from read_figures import check_layout, legend
 from studies import tables
 
 pytestmark = pytest.mark.filterwarnings('error')
@@ -69,19 +70,7 @@ def test_a_dot_is_a_mean_and_its_bar_a_standard_error(table, figure):
 
 
 def test_nothing_is_cut_off_or_covered(figure):
-  figure.draw_without_rendering()
-  texts = [figure._suptitle, *figure.legends[0].get_texts()]
-  for axes in figure.axes:
-    low, high = axes.get_xlim()
-    ticks = zip(axes.get_xticks(), axes.get_xticklabels(), strict=True)
-    texts += [axes.title, *(text for x, text in ticks if low <= x <= high)]
-  texts += figure.axes[0].get_yticklabels()
-  texts = [text for text in texts if text.get_text() and text.get_visible()]
-  boxes = [text.get_window_extent() for text in texts]
-  for index, box in enumerate(boxes):
-    assert box.x0 >= 0 and box.y0 >= 0
-    assert box.x1 <= figure.bbox.x1 and box.y1 <= figure.bbox.y1
-    assert not any(box.overlaps(other) for other in boxes[:index])
+  check_layout(figure)
 
 
 def test_a_single_replica_has_no_bar_and_absent_cells_leave_gaps():
@@ -89,9 +78,7 @@ def test_a_single_replica_has_no_bar_and_absent_cells_leave_gaps():
   figure = figures.dots_figure({'one': dots, 'two': {'c': None}}, 'title')
   assert len(figure.axes[0].containers) == 1
   assert not figure.axes[1].containers
-  assert not any(
-    'error' in text.get_text() for text in figure.legends[0].get_texts()
-  )
+  assert not any('error' in label for label in legend(figure))
   with pytest.raises(ValueError, match='no dots'):
     figures.dots_figure({'one': {'a': None}}, 'title')
 

@@ -1,20 +1,15 @@
 """The figure of a memory, read back from the drawn figure and its file."""
 
-import io
-import pathlib
-
 import matplotlib
 import numpy as np
 import pytest
-from matplotlib.text import Text
-from PIL import Image
 
 from gtmm_jax import figures
 from gtmm_jax.figures import Panel
+from read_figures import check_layout, pixels, words
 
 pytestmark = pytest.mark.filterwarnings('error')
 
-_ROOT = pathlib.Path(__file__).resolve().parents[2]
 _MARK = np.array((213, 94, 0))
 _WHITE = np.array((255, 255, 255))
 
@@ -29,7 +24,7 @@ def _weights(length, slots, seed=0):
 
 
 def _all_kinds(length=15, slots=15, heads=5, words=32):
-  """Panels as an external memory has them."""
+  """Makes panels like those of an external memory."""
   random = np.random.default_rng(3)
   names = [
     f'{mode} {head + 1}'
@@ -62,7 +57,7 @@ def _all_kinds(length=15, slots=15, heads=5, words=32):
 
 
 def _maps(figure):
-  """Lists axes of heat maps and their scales, in the order of the panels."""
+  """Returns axes of heat maps and their scales, in the order of the panels."""
   axes = [axes for axes in figure.axes if axes.get_xlabel()]
   return [(one, one.images[0].colorbar.ax) for one in axes]
 
@@ -76,7 +71,7 @@ def _strips(figure):
 
 
 def _box(axes):
-  """Pixels from the upper left: left, top, right, bottom; they are whole."""
+  """Returns whole pixels from the upper left: left, top, right, bottom."""
   width, height = axes.figure.get_size_inches() * axes.figure.dpi
   place = axes.get_position()
   edges = np.array(
@@ -91,21 +86,14 @@ def _box(axes):
   return np.round(edges).astype(int)
 
 
-def _pixels(path):
-  with Image.open(path) as picture:
-    return np.asarray(picture.convert('RGB')).astype(int)
-
-
 def _draw(frames, panels, **options):
-  """Draws to a file; returns its pixels [Y, X, 3] and the figure."""
+  """Draws a memory; returns the pixels as bytes, [Y, X, 3], and the figure."""
   figure = figures.memory_figure(frames, panels, **options)
-  with io.BytesIO() as buffer:
-    figure.savefig(buffer, format='png', dpi=figure.dpi)
-    return _pixels(buffer), figure
+  return np.rint(255 * pixels(figure)).astype(int), figure
 
 
 def _cells(pixels, axes, panel):
-  """Reads the colours at the middle of a panel's cells, [columns, rows, 3]."""
+  """Returns the colours [columns, rows, 3] at the middle of a panel's cells."""
   left, top, right, bottom = _box(axes)
   count, rows = panel.values.shape
   x = left + (np.arange(count) + 0.5) * (right - left) / count
@@ -114,7 +102,7 @@ def _cells(pixels, axes, panel):
 
 
 def _check_cells(pixels, axes, panel, name, low, high):
-  """Checks all cells except at the edges, which the frame covers."""
+  """Checks all cells but those at the edges, which the axes' frame covers."""
   colours = matplotlib.colormaps[name]
   expected = colours((panel.values - low) / (high - low), bytes=True)
   found = _cells(pixels, axes, panel)
@@ -125,11 +113,11 @@ def _check_cells(pixels, axes, panel, name, low, high):
 
 @pytest.mark.parametrize(
   ('length', 'slots', 'heads', 'words'),
-  [(4, 3, 1, 8), (15, 75, 2, 48), (25, 125, 1, 48), (100, 500, 1, 64)],
+  [(4, 3, 1, 8), (100, 500, 1, 64)],
 )
 def test_every_value_has_its_colour_in_the_file(length, slots, heads, words):
   panels = _all_kinds(length, slots, heads, words)
-  pixels, figure = _draw(_frames(length), panels, title='Memory')
+  page, figure = _draw(_frames(length), panels, title='Memory')
   maps = _maps(figure)
   assert len(maps) == len(panels)
   for (axes, _), panel in zip(maps, panels, strict=True):
@@ -140,14 +128,14 @@ def test_every_value_has_its_colour_in_the_file(length, slots, heads, words):
       scale = ('berlin', -greatest, greatest)
     else:
       scale = ('viridis', 0.0, 1.0)
-    _check_cells(pixels, axes, panel, *scale)
+    _check_cells(page, axes, panel, *scale)
 
 
-@pytest.mark.parametrize('length', [1, 7, 15, 100])
+@pytest.mark.parametrize('length', [1, 15, 60])
 def test_frames_and_columns_are_aligned(length):
   frames = _frames(length, channels=3)
-  panels = _all_kinds(length, 20, heads=1)
-  pixels, figure = _draw(frames, panels)
+  panels = _all_kinds(length, 20, heads=1)[:3]
+  page, figure = _draw(frames, panels)
   strips, timed = _strips(figure), []
   lefts = {_box(axes)[0] for axes, _ in _maps(figure)}
   for (axes, _), panel in zip(_maps(figure), panels, strict=True):
@@ -164,7 +152,7 @@ def test_frames_and_columns_are_aligned(length):
     for frame in (0, length // 2, length - 1):
       middle = left + frame * cell + cell // 2
       half = (bottom - top) // 2
-      shown = pixels[top:bottom, middle - half : middle - half + 2 * half]
+      shown = page[top:bottom, middle - half : middle - half + 2 * half]
       mean = 255 * frames[frame].mean(axis=(0, 1))
       np.testing.assert_allclose(shown.mean((0, 1)), mean, atol=6)
       if bottom - top in (28, 56):
@@ -185,27 +173,25 @@ def test_frames_that_are_not_square_keep_their_shape():
 
 def test_marks_are_below_frames_and_above_columns():
   marks = np.array([0, 1, 0, 0, 1, 1, 0], bool)
-  panels = _all_kinds(7, 9, 2)
-  pixels, figure = _draw(_frames(7), panels, marks=marks)
+  panels = _all_kinds(7, 9, 1)
+  page, figure = _draw(_frames(7), panels, marks=marks)
   for axes in _strips(figure):
     left, _, right, bottom = _box(axes)
     middles = left + ((np.arange(7) + 0.5) * (right - left) / 7).astype(int)
-    found = (pixels[bottom + 4, middles] == _MARK).all(-1)
-    np.testing.assert_array_equal(found, marks)
+    marked = (page[bottom + 4, middles] == _MARK).all(-1)
+    np.testing.assert_array_equal(marked, marks)
   for (axes, _), panel in zip(_maps(figure), panels, strict=True):
     left, top, right, _ = _box(axes)
-    above = (pixels[top - 4, left:right] == _MARK).all(-1)
+    above = (page[top - 4, left:right] == _MARK).all(-1)
     if panel.columns == 'frame':
       expected = marks.repeat((right - left) // 7)
       np.testing.assert_array_equal(above, expected)
     else:
       assert not above.any()
-  texts = [text.get_text() for text in figure.axes[0].texts]
-  assert any('predictable' in text for text in texts)
+  assert any('predictable' in word for word in words(figure))
   plain = figures.memory_figure(_frames(7), panels, marks=~marks & marks)
   assert not plain.axes[0].patches
-  texts = [text.get_text() for text in plain.axes[0].texts]
-  assert not any('predictable' in text for text in texts)
+  assert not any('predictable' in word for word in words(plain))
 
 
 @pytest.mark.parametrize(
@@ -244,8 +230,8 @@ def test_what_is_not_finite_is_white():
   values = _weights(6, 8)
   values[2, 3], values[4, 1] = np.nan, -np.inf
   panel = Panel('a', values, 'slot', 'weight', (0.0, 1.0))
-  pixels, figure = _draw(_frames(6), [panel])
-  cells = _cells(pixels, _maps(figure)[0][0], panel)
+  page, figure = _draw(_frames(6), [panel])
+  cells = _cells(page, _maps(figure)[0][0], panel)
   white = (cells == _WHITE).all(-1)
   np.testing.assert_array_equal(white, ~np.isfinite(values))
   frames = _frames(6)
@@ -255,7 +241,7 @@ def test_what_is_not_finite_is_white():
   assert (picture.get_array()[:, cell : 2 * cell] == 255).all()
 
 
-@pytest.mark.parametrize('length', [1, 2, 15, 40, 100])
+@pytest.mark.parametrize('length', [1, 40])
 def test_frames_count_from_one_and_slots_from_zero(length):
   slots = 5 * length
   figure = figures.memory_figure(
@@ -277,71 +263,29 @@ def test_frames_count_from_one_and_slots_from_zero(length):
   assert names == ['backward 1', 'content 1', 'forward 1']
 
 
-def _texts(figure):
-  """Returns the boxes [N, 4] of all visible texts, and the texts."""
-  figure.draw_without_rendering()
-  hidden = set()
-  for axes in figure.axes:
-    for axis in (axes.xaxis, axes.yaxis):
-      low, high = sorted(axis.get_view_interval())
-      for tick in axis.get_major_ticks():
-        if not axes.axison or not low <= tick.get_loc() <= high:
-          hidden |= {id(tick.label1), id(tick.label2)}
-  texts = [
-    text
-    for text in figure.findobj(Text)
-    if text.get_visible() and text.get_text() and id(text) not in hidden
-  ]
-  boxes = [text.get_window_extent() for text in texts]
-  return np.array([box.extents for box in boxes]), texts
-
-
 @pytest.mark.parametrize(
-  ('length', 'slots', 'heads'),
-  [(1, 1, 1), (6, 6, 2), (15, 75, 5), (25, 125, 1), (55, 55, 1), (100, 500, 8)],
+  ('length', 'slots', 'heads'), [(1, 1, 1), (15, 75, 5), (100, 500, 2)]
 )
 def test_nothing_is_cut_off_or_covered(length, slots, heads):
-  title = 'A title ' * 9 if length < 15 else 'Memory'
+  title = 'costs $1 $ ' * 9 if length < 15 else 'Memory'
   panels = _all_kinds(length, slots, heads)
+  panels[-2] = panels[-2]._replace(title='$x$', rows=['a $5 ^{'], meaning='$y$')
   figure = figures.memory_figure(
-    # Of the heads' panels, which are alike, not all.
+    # The heads' panels are alike: a few will do.
     _frames(length),
     panels[max(0, heads - 2) :],
     np.ones(length, bool),
     title,
     title,
   )
-  boxes, texts = _texts(figure)
-  assert boxes[:, :2].min() >= 0
-  assert (boxes[:, 2:] <= figure.bbox.size).all()
-  apart = (boxes[:, None, :2] >= boxes[None, :, 2:] - 0.5).any(-1)
-  together = ~(apart | apart.T) & ~np.eye(len(boxes), dtype=bool)
-  found = [
-    (texts[i].get_text(), texts[j].get_text()) for i, j in np.argwhere(together)
-  ]
-  assert not found
-  panels = [_box(axes) for pair in _maps(figure) for axes in pair]
-  areas = np.array(panels + [_box(axes) for axes in _strips(figure)])
-  apart = (areas[:, None, :2] >= areas[None, :, 2:]).any(-1)
-  assert (apart | apart.T | np.eye(len(areas), dtype=bool)).all()
+  check_layout(figure)
+  assert {title, '$x$', 'a $5 ^{', '$y$'} <= set(words(figure))
+  boxes = [_box(axes) for pair in _maps(figure) for axes in pair]
+  boxes = np.array(boxes + [_box(axes) for axes in _strips(figure)])
+  apart = (boxes[:, None, :2] >= boxes[None, :, 2:]).any(-1)
+  assert (apart | apart.T | np.eye(len(boxes), dtype=bool)).all()
   # Seen at its size, no figure is wider than a page and a half.
   assert figure.bbox.width < 2500
-
-
-def test_words_are_shown_as_they_are_written():
-  words = ['a $5 ^{', '_b$', 'c $x$']
-  panel = Panel('costs $1 $', _weights(3, 3), words, '$y$', columns='frame')
-  table = Panel('t', _weights(2, 2), 'row $z$', 'm', columns='at $q$')
-  figure = figures.memory_figure(
-    _frames(3), [panel, table], title='title $1$', note='note $2$'
-  )
-  _, texts = _texts(figure)
-  shown = [text.get_text().replace(r'\$', '$') for text in texts]
-  written = [*words, 'costs $1 $', '$y$', 'row $z$', 'at $q$']
-  for expected in (*written, 'title $1$', 'note $2$'):
-    assert expected in shown
-  for text in texts:
-    assert text._preprocess_math(text.get_text())[1] is False
 
 
 def test_panels_go_on_in_the_order_of_reading():
@@ -355,19 +299,6 @@ def test_panels_go_on_in_the_order_of_reading():
   for (axes, _), panel in zip(_maps(figure), panels, strict=True):
     left, top, *_ = _box(axes)
     assert titles[left, top - 14] == panel.title
-
-
-def test_files_are_written_whole(tmp_path):
-  stem = tmp_path / 'new' / 'l20.k5'
-  paths = figures.save(
-    figures.memory_figure(_frames(15), _all_kinds(), title='Memory'), stem
-  )
-  assert [path.name for path in paths] == ['l20.k5.png', 'l20.k5.pdf']
-  assert sorted(stem.parent.iterdir()) == sorted(paths)
-  pixels, _ = _draw(_frames(15), _all_kinds(), title='Memory')
-  np.testing.assert_array_equal(_pixels(paths[0]), pixels)
-  assert paths[0].stat().st_size < 400_000
-  assert paths[1].read_bytes().startswith(b'%PDF')
 
 
 _GOOD = Panel('a', np.zeros((5, 3)), 'slot', 'weight')
@@ -384,27 +315,19 @@ _GOOD = Panel('a', np.zeros((5, 3)), 'slot', 'weight')
     (_frames(5), [_GOOD], {'marks': np.ones(4)}, r'\(5,\)'),
   ],
 )
-def test_what_is_no_episode_is_refused(
-  tmp_path, frames, panels, options, message
-):
+def test_what_is_no_episode_is_refused(frames, panels, options, message):
   with pytest.raises(ValueError, match=message):
-    figures.save(
-      figures.memory_figure(frames, panels, **options), tmp_path / 'memory'
-    )
-  assert not list(tmp_path.iterdir())
+    figures.memory_figure(frames, panels, **options)
 
 
 @pytest.mark.parametrize(
   ('change', 'message'),
   [
     ({'values': np.zeros(5)}, r'shape \(5,\)'),
-    ({'values': np.zeros((5, 3, 2))}, 'columns, rows'),
     ({'values': np.zeros((5, 0))}, 'at least one'),
     ({'rows': ['one', 'two']}, '2 names for 3 rows'),
     ({'limits': (1.0, 0.0)}, 'smaller first'),
-    ({'limits': (1.0, 1.0)}, 'smaller first'),
     ({'limits': (0.0, np.nan)}, 'finite'),
-    ({'limits': (0.0, np.inf)}, 'finite'),
     ({'limits': (0.0, 0.5, 1.0)}, 'two'),
   ],
 )
