@@ -1,6 +1,6 @@
-"""One run, in the order of its life; programs import it, never the reverse.
+"""The parts of a run. Programs import them, never the reverse.
 
-A program with models and tasks of one's own is a file that ends so:
+A program with your own models and tasks is a file that ends with:
 
   if __name__ == '__main__':
     runs.main(models={'mine': make}, tasks={'mine': Task})
@@ -18,7 +18,7 @@ from absl import flags as absl_flags
 
 from gtmm_jax.process import command, signals
 
-# So that --help of a program shows the flags that are defined for it here.
+# Makes --help of a program show the flags that are defined here.
 absl_flags.disclaim_key_flags()
 # The argument with which a program resolves cells, as a study asks.
 CHECK_CELLS = '--check_cells'
@@ -29,13 +29,13 @@ def main(
   models: Mapping[str, Callable[..., Any]] = _NONE,
   tasks: Mapping[str, type] = _NONE,
 ) -> None:
-  """Runs the program that trains a model on a task, as flags say.
+  """Runs the program that trains a model on a task, set by flags.
 
   Args:
-    models: of one's own, by name, beside the built-in ones.
-    tasks: likewise.
+    models: your own models by name, beside the built-in ones.
+    tasks: your own tasks by name, beside the built-in ones.
   """
-  # Before what takes long to import.
+  # Before imports that take long.
   signals.watch(signals.GOES_ON)
   command.import_jax()
   from gtmm_jax.runs import program

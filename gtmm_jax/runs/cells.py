@@ -1,9 +1,10 @@
-"""Resolves the cells of a study, in a process of its own.
+"""Resolves the cells of a study, in another process.
 
-study.py starts a program of runs with `--check_cells` alone before its first
-run, and waits for its end, so that no device is held while runs take them.
-Standard input is JSON, {"folder": FOLDER, "cells": {NAME: {FLAG: VALUE}}};
-standard output is JSON, too: for each name what `resolve_cells` returns.
+Before its first run, study.py starts the program of its runs with
+`--check_cells` as the only argument and waits for its end, so that no device is
+occupied when runs need them. Standard input is JSON, {"folder": FOLDER,
+"cells": {NAME: {FLAG: VALUE}}}; standard output is the result of
+`resolve_cells` in JSON.
 """
 
 import contextlib
@@ -25,20 +26,20 @@ from gtmm_jax.runs.kinds import Kinds
 from gtmm_jax.runs.settings import MOST_REPLICAS, Settings
 from gtmm_jax.tasks.sources.dataset import Dataset
 
-# Of the settings, what decides on the data; episodes of a file may be cut to
-# what devices have room for.
+# Settings on which the data depend. Replicas and device_megabytes decide how
+# many episodes of a file fit on a device.
 _OF_DATA = ('task', 'data', 'data_dir', 'replicas', 'device_megabytes')
 
 
 def answer(define: Callable[[], None], kinds: Kinds) -> None:
-  """Resolves the cells that standard input holds, to standard output.
+  """Resolves the cells from standard input, and writes to standard output.
 
   Args:
     define: defines the flags of the program.
     kinds: its models and tasks.
   """
   question = json.load(sys.stdin)
-  # What libraries print is no part of the answer.
+  # The output of libraries must not be mixed with the answer.
   with contextlib.redirect_stdout(sys.stderr):
     resolved = resolve_cells(
       question['cells'], pathlib.Path(question['folder']), define, kinds
@@ -52,22 +53,21 @@ def resolve_cells(
   define: Callable[[], None],
   kinds: Kinds,
 ) -> dict[str, dict[str, Any]]:
-  """Resolves cells as their runs would before they compile.
+  """Resolves cells as their runs do before they compile.
 
-  Data are read once for cells of one task that differ in other things. To be
-  called once in a process, before jax has a device.
+  Cells with the same data share them. Must be called only once per process,
+  before jax has a device.
 
   Args:
-    cells: for each name, flags of a run and their values.
-    folder: of the study; a cell's workdir has its name.
+    cells: the flags of each run and their values, by name.
+    folder: of the study; a cell's name is that of its workdir.
     define: defines the flags of the program.
     kinds: its models and tasks.
 
   Returns:
-    For each name either `problem`, what the run would say is wrong, or
-    `config`, what its config.json would hold, `steps`, `episodes` of its
-    evaluation, `is_evaluated`, `is_complete`, which has figures, too, and
-    `doubts` about its data.
+    For each name either `problem`, the error message of the run, or `config`
+    (the content of config.json), `steps`, `episodes` (of the evaluation),
+    `is_evaluated`, `is_complete` (with figures) and `doubts` (about the data).
   """
   foreign = set(flags.FLAGS)
   define()
@@ -80,13 +80,13 @@ def resolve_cells(
       )
     except (ValueError, flags.Error) as error:
       resolved[name] = {'problem': str(error)}
-  # As many as the run with most replicas takes; others then have theirs, too.
+  # As many devices as the run with most replicas needs; fewer serve the others.
   counts = [preset.replicas for preset in presets.PRESETS.values()]
   counts += [each.replicas or 0 for each in settings.values()]
-  # More are a mistake, which is found when the cell is resolved.
+  # A larger number is a mistake, which resolving the cell reports.
   replicas.prepare_cpu_devices(max(n for n in counts if n <= MOST_REPLICAS))
   load = _remembering(prepare.load_images)
-  # Cells that read the same data follow on each other.
+  # Sorted, so that cells with the same data are neighbours.
   for name in sorted(settings, key=lambda name: str(_data(settings[name]))):
     try:
       resolved[name] = _resolve(settings[name], kinds, load)
@@ -96,7 +96,7 @@ def resolve_cells(
 
 
 def _parse(cell: Mapping[str, Any], known: set[str], kinds: Kinds) -> Settings:
-  """Returns the settings of a cell's flags, read as on a command line."""
+  """Parses a cell's flags as on a command line."""
   values = copy.deepcopy(flags.FLAGS)
   rest = values(['run.py', *command.words(cell)])
   strange = [*(cell.keys() - known), *rest[1:]]
@@ -106,7 +106,7 @@ def _parse(cell: Mapping[str, Any], known: set[str], kinds: Kinds) -> Settings:
 
 
 def _data(settings: Settings) -> tuple[Any, ...]:
-  """Returns what decides on the data of a run."""
+  """Returns the settings on which a run's data depend."""
   return (
     *(getattr(settings, name) for name in _OF_DATA),
     settings.episode.get('size'),
@@ -116,7 +116,7 @@ def _data(settings: Settings) -> tuple[Any, ...]:
 def _remembering(
   load: Callable[[Settings, Kinds], tuple[Dataset, str]],
 ) -> Callable[[Settings, Kinds], tuple[Dataset, str]]:
-  """Returns `load_images` with the data at hand that it loaded last."""
+  """Adds a cache of the latest data to `load_images`."""
   latest: dict[tuple[Any, ...], tuple[Dataset, str]] = {}
 
   def loaded(settings: Settings, kinds: Kinds) -> tuple[Dataset, str]:
@@ -134,7 +134,7 @@ def _resolve(
   kinds: Kinds,
   load: Callable[[Settings, Kinds], tuple[Dataset, str]],
 ) -> dict[str, Any]:
-  """Resolves the settings of one run; raises where the run would."""
+  """Resolves the settings of one run; raises the errors of the run."""
   run = prepare.prepare(settings, kinds, load)
   settings, workdir = run.settings, run.workdir
   is_complete = workdirs.is_complete(workdir, settings)

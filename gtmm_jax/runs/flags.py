@@ -5,9 +5,9 @@
 
 `define` takes names, types, helps and defaults from `gtmm_jax.runs.settings`,
 from the classes of tasks (sizes of episodes) and from the models (options).
-`read` returns `Settings`, in which what has no flag, or was not given, has its
-default; `gtmm_jax.runs.resolve.resolve` fills in what the preset decides. For a
-program with other defaults, `define` some and the rest with absl.
+`read` returns `Settings`, with defaults for flags that are not defined or not
+set; `gtmm_jax.runs.resolve.resolve` fills in the preset's values. A program
+with other defaults can `define` some of the flags, and the rest with absl.
 """
 
 from collections.abc import Collection, Mapping
@@ -23,10 +23,10 @@ from gtmm_jax.runs import set_flag
 from gtmm_jax.runs.kinds import BUILT_IN, Kinds
 from gtmm_jax.runs.settings import Settings, about
 
-# So that --helpshort of a program shows the flags that are defined for it here.
+# Makes --helpshort of a program show the flags that are defined here.
 flags.disclaim_key_flags()
 
-# Sizes of episodes. Those of tasks of one's own have their name for a help.
+# Help of the sizes of episodes of built-in tasks.
 _EPISODE = {
   'pre_recall': "The paper's l, frames before the recall interval; >= 10 on "
   'dynamic_dependency.',
@@ -35,20 +35,20 @@ _EPISODE = {
   'rows': "Rows of navigation's grid, >= 1; with columns, two cells or more.",
   'columns': "Columns of navigation's grid, >= 1.",
   'length': 'Frames of a walk on navigation, >= 3, or of two turns on '
-  'rotation, >= 14; on frames those of the file.',
+  'rotation, >= 14; on frames the file decides.',
   'size': 'Height and width of frames on rotation, in pixels, >= 8.',
 }
-# Options of cores that have a flag; --set sets the others.
+# Help of the options of cores that have a flag; --set sets the others.
 _OPTIONS = {
   'order': "Order of the introspection network's slots. Default: age; arrival "
   'on dynamic_dependency.',
-  'top_k': 'Slots that each read head of the associative memory reads by each '
-  'addressing, 2 or more, at most as many as there are; 0, the default, reads '
-  'all.',
-  'nearest': 'How those are found: exact, the default, or approximate, which '
-  'is faster on TPUs.',
-  'without': 'Parts that the associative memory goes without, with commas '
-  f'between: {", ".join(associative.PARTS)}; or none, the default.',
+  'top_k': 'Number of slots that each read head of the associative memory '
+  'reads by each addressing, from 2 to the number of slots; 0, the default, '
+  'reads all.',
+  'nearest': 'How the slots of --top_k are found: exact, the default, or '
+  'approximate, which is faster on TPUs.',
+  'without': 'Parts to leave out of the associative memory, separated by '
+  f'commas: {", ".join(associative.PARTS)}; or none, the default.',
 }
 # Names of flags, for `define`.
 EPISODE = tuple(_EPISODE)
@@ -88,7 +88,7 @@ def define(
       'set',
       [],
       'NAME=VALUE: a size of the preset, or an option of the core; may be '
-      'given several times. Lists have + between: '
+      'repeated. Values of a list are joined by +: '
       '--set=dense_hidden=256+256. Sizes: '
       f'slots, learning_rate, {", ".join(set_flag.sizes())}. Options: '
       f'{_listed_options(kinds)}.',
@@ -98,10 +98,10 @@ def define(
 def read(
   values: flags.FlagValues = flags.FLAGS, kinds: Kinds = BUILT_IN
 ) -> Settings:
-  """Returns what flags say that `define` defined, and that were parsed.
+  """Returns the settings of parsed flags that `define` defined.
 
   Raises:
-    ValueError: if --set does not make sense.
+    ValueError: --set is wrong.
   """
   fields = {name: values[name].value for name in about() if name in values}
   sizes = {
@@ -119,7 +119,7 @@ def read(
 def _define(
   name: str, kind: Any, default: Any, choices: tuple[str, ...], text: str
 ) -> None:
-  """Defines the flag of a type; one that may be None is of the other type."""
+  """Defines a flag of a type; `T | None` counts as T."""
   others = [a for a in get_args(kind) if a is not type(None)]
   if get_origin(kind) is Literal:
     choices = tuple(others)
@@ -128,7 +128,7 @@ def _define(
   if choices:
     flags.DEFINE_enum(name, default, choices, text)
     return
-  # Names with commas between them are read as one text.
+  # A tuple of names is one text with commas.
   kind_of = {
     int: flags.DEFINE_integer,
     float: flags.DEFINE_float,
@@ -140,9 +140,9 @@ def _define(
 def _read_options(
   values: flags.FlagValues, fields: Mapping[str, Any], kinds: Kinds
 ) -> dict[str, Any]:
-  """Returns the options that have a flag, where they are given.
+  """Returns the options whose flags are set.
 
-  To say of another core's option that it has its default says nothing.
+  Leaves out an option of another core that is set to its default.
   """
   model = kinds.models.get(fields.get('model', Settings.model))
   decided = {name for each in presets.OPTIONS.values() for name in each}
@@ -161,13 +161,13 @@ def _read_options(
 
 
 def _option(name: str, kinds: Kinds) -> build.Option:
-  """Returns the option of a name, of whichever core has it."""
+  """Returns the option of a name, from any core that has it."""
   options = map(build.options, kinds.models.values())
   return next(each[name] for each in options if name in each)
 
 
 def _listed_options(kinds: Kinds) -> str:
-  """Returns the options of all cores, for people."""
+  """Lists the options of all cores in words."""
   return '; '.join(
     f'{model} {", ".join(options)}'
     for model, make in kinds.models.items()
@@ -176,7 +176,7 @@ def _listed_options(kinds: Kinds) -> str:
 
 
 def _preset_default(name: str) -> str:
-  """Returns a sentence on what each preset takes, '' where none has it."""
+  """Returns a sentence with each preset's value, '' if presets have none."""
   parts = []
   for preset in presets.PRESETS:
     grey, colour = (
@@ -191,7 +191,7 @@ def _preset_default(name: str) -> str:
 
 
 def _described(preset: presets.Preset, name: str) -> str:
-  """Returns what a preset takes, for people; '' where it has no such thing."""
+  """Describes a preset's value in words; '' if it has none."""
   value = getattr(preset, name, None)
   if value is None:
     sizes = preset.episodes.items()

@@ -1,4 +1,4 @@
-"""Evaluates the replicas of a run on held-out episodes."""
+"""Evaluation of a run's replicas on held-out episodes."""
 
 import functools
 from collections.abc import Callable
@@ -19,9 +19,9 @@ from gtmm_jax.process import jax_settings
 from gtmm_jax.runs.run import Run, replica_keys
 from gtmm_jax.tasks.sources.dataset import Dataset
 
-# Classes of digits, the only images that are asked for by class.
+# Classes of digits: only tasks on digits ask for a class.
 _CLASSES = 10
-# Held-out episodes of an evaluation during training, at most.
+# Greatest number of held-out episodes in an evaluation during training.
 _ON_THE_WAY = 100
 # Metrics of each evaluation during training, finite or not.
 _ALWAYS = (
@@ -32,7 +32,7 @@ _ALWAYS = (
   'kl_predictable',
   'kl_last',
 )
-# Metrics of the evaluation at the end alone.
+# Metrics of only the evaluation at the end.
 _AT_THE_END = (
   'step',
   'log_likelihood',
@@ -51,7 +51,7 @@ class Evaluation:
   """
 
   def __init__(self, run: Run) -> None:
-    """Takes the run; compiles and moves nothing yet."""
+    """Stores the run; compiles and moves nothing yet."""
     self._run = run
     self._step = replicas.repeat(run.layout, _one_batch(run))
     self._classifier: tuple[Any, float | None] | None = None
@@ -71,15 +71,15 @@ class Evaluation:
   def on_the_way(self, state: train.TrainState) -> dict[str, Any]:
     """Returns `held_out` of a line of `metrics.jsonl`.
 
-    Episodes are the same each time, and not those at the end; there are 100, or
-    as many as at the end where that is fewer.
+    Episodes are the same each time, and other ones than at the end. There are
+    100, or as many as at the end if these are fewer.
 
     Args:
       state: of all replicas, on the devices; it is not changed.
 
     Returns:
-      `episodes`, and the metrics of `evaluation.json` that are one number a
-      replica, each [R]; without metrics of which no replica has a value.
+      `episodes`, and the metrics of `evaluation.json` that have one number per
+      replica, each [R]; without metrics for which no replica has a value.
     """
     settings = self._run.settings
     fold = functools.partial(jax.random.fold_in, data=folds.HELD_OUT)
@@ -132,7 +132,7 @@ class Evaluation:
     }
 
   def _fit_classifier(self) -> tuple[Any, float | None]:
-    """Returns parameters and accuracy of a classifier, where a task has one."""
+    """Returns parameters and accuracy of a task's classifier, None without."""
     if self._classifier is None:
       self._classifier = None, None
       if self._run.task.asks == 'class':

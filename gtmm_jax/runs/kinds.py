@@ -1,4 +1,4 @@
-"""The models and tasks that a program knows: the built-in ones, and its own."""
+"""The models and tasks of a program: the built-in ones, and the user's own."""
 
 import dataclasses
 import inspect
@@ -15,7 +15,7 @@ from gtmm_jax import presets, tasks
 from gtmm_jax.model import build
 from gtmm_jax.runs.settings import Settings
 
-# What a task has beside its sizes (see `gtmm_jax.tasks.episode`).
+# Attributes of a task besides its sizes (see `gtmm_jax.tasks.episode`).
 _CONTRACT = ('sample', 'length', 'prefix', 'condition_size', 'asks')
 # Names of settings, which neither options nor sizes of episodes may have.
 _SETTINGS = {
@@ -23,7 +23,7 @@ _SETTINGS = {
   for kind in (Settings, presets.Preset)
   for field in dataclasses.fields(kind)
 }
-# Updates of a task of one's own that does not say how many.
+# Default number of training steps on a user's task.
 _STEPS = 2_000
 
 
@@ -45,15 +45,15 @@ BUILT_IN = Kinds(build.MODELS, MappingProxyType(tasks.TASKS))
 def with_own(
   models: Mapping[str, build.Make], tasks: Mapping[str, type]
 ) -> Kinds:
-  """Returns the built-in models and tasks, and those of one's own.
+  """Adds the user's models and tasks to the built-in ones.
 
   Args:
     models: functions (sizes, slots, *, option=default, ...) -> core.
-    tasks: frozen dataclasses. Fields that are whole numbers are the sizes of an
-      episode; a class attribute `steps` says for how long to train.
+    tasks: frozen dataclasses. Integer fields are the sizes of an episode; a
+      class attribute `steps` is the default number of training steps.
 
   Raises:
-    ValueError: if a name is taken, or one of them is not as it has to be.
+    ValueError: a name is taken, or a model or task does not keep its contract.
   """
   for what, own, built_in in (
     ('model', models, BUILT_IN.models),
@@ -66,7 +66,7 @@ def with_own(
         )
       if not (name.isidentifier() and name.isascii()):
         raise ValueError(
-          f'{name!r} cannot name a {what}; take letters, digits and _.'
+          f'{name!r} cannot name a {what}; use letters, digits and _.'
         )
   for name, task in tasks.items():
     _require_task(name, task)
@@ -83,11 +83,11 @@ def with_own(
 def _require_free(
   what: str, names: Iterable[str], taken: Collection[str]
 ) -> None:
-  """Raises `ValueError` where a name is that of something else."""
+  """Raises `ValueError` if a name is taken."""
   for name in names:
     if name in taken:
       raise ValueError(
-        f'The {what} is called {name}, as another setting is; rename it.'
+        f'The {what} is called {name}, the name of another setting; rename it.'
       )
 
 
@@ -108,7 +108,7 @@ def _require_model(name: str, make: build.Make) -> None:
 
 
 def _require_task(name: str, task: type) -> None:
-  """Raises `ValueError` unless a class has what a task has to have."""
+  """Raises `ValueError` unless a class has the attributes of a task."""
   if not (isinstance(task, type) and dataclasses.is_dataclass(task)):
     raise ValueError(f'The task {name} is {task!r}; it must be a dataclass.')
   has = {*dir(task), *task.__dataclass_fields__}
@@ -124,11 +124,11 @@ def sizes(task: type) -> dict[str, Any]:
   """Returns the sizes of a task's episodes, with the defaults of its class.
 
   Args:
-    task: its class; whole-numbered fields are sizes, but for the width of the
-      condition, which data decide.
+    task: its class. Integer fields are sizes, except for the width of the
+      condition, which the data decide.
 
   Returns:
-    Defaults by name, `dataclasses.MISSING` where there is none.
+    Defaults by name, `dataclasses.MISSING` for sizes without a default.
   """
   types = typing.get_type_hints(task)
   return {
@@ -145,25 +145,25 @@ def all_sizes(kinds: Kinds) -> list[str]:
 
 
 def steps(task: type) -> int:
-  """Returns the updates of a task of one's own."""
+  """Returns the default number of training steps on a user's task."""
   return getattr(task, 'steps', _STEPS)
 
 
 def channels(task: type) -> int:
-  """Returns the channels of a task's frames: 1, grey, or 3."""
+  """Returns the channels of a task's frames: 1 (grey) or 3."""
   return getattr(task, 'channels', 1)
 
 
 def require_core(model: str, core: nn.Module, features: int) -> None:
-  """Checks that a core keeps the contract; nothing is computed.
+  """Checks that a core keeps the contract; computes shapes only.
 
   Args:
     model: its name, for the message.
     core: without parameters.
-    features: of an input.
+    features: size of an input.
 
   Raises:
-    ValueError: if it fails, or what it returns has other shapes or types.
+    ValueError: the core fails, or returns wrong shapes or types.
   """
   for batch in ((), (2,), (2, 3)):
     try:
@@ -190,7 +190,7 @@ def require_core(model: str, core: nn.Module, features: int) -> None:
 
 
 def _shapes(core: nn.Module, shape: tuple[int, ...]) -> tuple[Any, Any]:
-  """Returns the shapes of a core's first carry, and of what a call returns."""
+  """Returns the shapes of a core's first carry, and of its call's results."""
   key = jax.random.key(0)
   carry = jax.eval_shape(lambda: core.initialize_carry(key, shape))
   inputs = jax.ShapeDtypeStruct(shape, jnp.float32)

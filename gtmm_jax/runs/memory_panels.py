@@ -11,13 +11,14 @@ from gtmm_jax.memory.introspective import IntrospectiveState
 from gtmm_jax.memory.lru import LRUState
 from gtmm_jax.memory.ntm import NTMState
 
-# More write heads share a panel, which shows their greatest weight.
+# More write heads than this share one panel of their greatest weight.
 _SEPARATE_WRITES = 3
-# Heads share a panel whose weights differ by less, as a part of the greatest.
+# Heads share a panel if their weights differ by less than this fraction of the
+# greatest weight.
 _ALIKE = 0.1
-# Per cent of the magnitudes in a memory that lie within the scale of colours.
+# Percentage of the magnitudes in a memory that the colour scale covers.
 _SHOWN = 98
-# In titles of panels that heads share.
+# In the titles of panels that heads share.
 ALIKE = 'alike'
 
 
@@ -42,13 +43,13 @@ def panels(cores: Any) -> list[figures.Panel]:
     else:
       shown += _weights('write', weights)
   if hasattr(cores, 'usage'):
-    # The DNC's usage lies in [0, 1]; the LRU's is not bounded above.
+    # The DNC's usage is in [0, 1]; the LRU's has no upper bound.
     limits = (0.0, 1.0) if isinstance(cores, DNCState) else None
     shown.append(figures.Panel('usage', cores.usage, 'slot', 'usage', limits))
   norms = np.linalg.norm(cores.memory, axis=-1)
   shown.append(figures.Panel('norm of each slot', norms, 'slot', 'norm'))
   content = np.transpose(cores.memory[-1])
-  # Scaled to a percentile: a single outlier would leave the rest dark.
+  # Scaled to a percentile, because a single outlier would make the rest dark.
   end = float(np.percentile(np.abs(content), _SHOWN)) or None
   limits = end and (-end, end)
   title = 'content at the last frame'
@@ -60,7 +61,7 @@ def panels(cores: Any) -> list[figures.Panel]:
 
 
 def _alike(memory: Any) -> figures.Panel:
-  """Returns the cosines of all pairs of slots of [N, W], 0 for empty ones."""
+  """Returns a panel of the cosines of all pairs of slots, 0 for empty ones."""
   norms = np.linalg.norm(memory, axis=-1, keepdims=True)
   directions = memory / np.where(norms > 0, norms, 1)
   return figures.Panel(
@@ -74,11 +75,11 @@ def _alike(memory: Any) -> figures.Panel:
 
 
 def _weights(kind: str, weights: Any) -> list[figures.Panel]:
-  """Returns panels of heads of weights [T, H, N], one for those that are alike.
+  """Returns panels of weights [T, H, N], one for each group of similar heads.
 
-  The strongest heads are shown. A weaker one is left out where its weights
-  differ from those of a shown one by less than a tenth of the greatest weight
-  of all heads, in every frame and slot.
+  A head is left out if its weights differ from those of a stronger, shown head
+  by less than a tenth of the greatest weight of all heads, in every frame and
+  slot.
   """
   weights = np.asarray(weights, np.float64)
   heads = weights.shape[1]
@@ -111,7 +112,7 @@ def _weights(kind: str, weights: Any) -> list[figures.Panel]:
 
 
 def _named(head: int, others: list[int], heads: int) -> str:
-  """Returns the part of a title that names the head, and those like it."""
+  """Returns the part of a title that names the head and similar heads."""
   if heads == 1:
     return ''
   if len(others) == heads - 1:

@@ -17,7 +17,7 @@ def inspect(task: str, data: str) -> frame_files.Header | None:
   """Reads the header of the file of episodes; returns None for other tasks.
 
   Raises:
-    ValueError: if there is no such file, or it is not as it should be.
+    ValueError: the file is missing or wrong.
   """
   if task != 'frames':
     return None
@@ -40,10 +40,10 @@ def load(
     settings: of the run; its replicas decide how many devices there are.
     data: the flag.
     device_megabytes: that training episodes may take on a device; None for half
-      of what there is.
+      of its memory.
 
   Raises:
-    ValueError: if that is not above 0, or the file is not as it should be.
+    ValueError: `device_megabytes` is not above 0, or the file is wrong.
   """
   budget = room(settings, device_megabytes) * _MEGABYTE
   return frames.load(frame_files.locate(data), budget, settings.seed)
@@ -53,12 +53,12 @@ def room(settings: Settings, device_megabytes: float | None) -> float:
   """Returns the megabytes that training episodes may take on a device.
 
   Raises:
-    ValueError: if `device_megabytes` is not above 0.
+    ValueError: `device_megabytes` is not above 0.
   """
   if device_megabytes is None:
     layout = replicas.plan(settings.replicas, convolutional=False)
     return replicas.room_for_data(layout) // _MEGABYTE
-  # Written so that "not a number" fails, too.
+  # NaN fails this test, too.
   if not 0 < device_megabytes < math.inf:
     raise ValueError(
       f'--device_megabytes is {device_megabytes}; it must be a number above 0.'
@@ -69,9 +69,9 @@ def room(settings: Settings, device_megabytes: float | None) -> float:
 def limit(
   settings: Settings, images: Any, device_megabytes: float | None
 ) -> float | None:
-  """Returns `room` for episodes in windows, else None.
+  """Returns `room` for episodes in windows, and None otherwise.
 
-  In windows it decides which episodes a step trains on.
+  It decides the size of windows, and so the episodes of each step.
   """
   if not isinstance(images.training, frames.Windows):
     return None
@@ -103,7 +103,7 @@ class Training:
     is_windowed = isinstance(training, frames.Windows)
     window = window if is_windowed else 0
     if window != self._window:
-      # Freed first: there is room for one.
+      # Frees the last window first: there is room for only one.
       self._placed = None
       images = training.at(window) if is_windowed else training
       self._placed = replicas.broadcast(self._layout, images)

@@ -1,4 +1,4 @@
-"""Prepares a run: settings, task, data and model, checked before it costs."""
+"""Prepares a run: checks settings, task, data and model before it starts."""
 
 import dataclasses
 from collections.abc import Callable
@@ -21,7 +21,7 @@ from gtmm_jax.tasks.sources import characters, digit_images, doubts
 from gtmm_jax.tasks.sources.dataset import Dataset
 
 _PACKAGES = ('jax', 'jaxlib', 'flax', 'optax', 'numpy')
-# Sizes of a preset that are no model's.
+# Sizes of a preset that do not belong to a model.
 _OF_TRAINING = ('gradient_norm',)
 
 
@@ -30,15 +30,15 @@ def prepare(
   kinds: Kinds = BUILT_IN,
   load: Callable[[Settings, Kinds], tuple[Dataset, str]] | None = None,
 ) -> Run:
-  """Checks everything that can be wrong, before anything costs time.
+  """Prepares a run, and checks everything before anything costs time.
 
   Args:
-    unresolved: what the flags say.
+    unresolved: settings from flags.
     kinds: the models and tasks of the program.
-    load: in the place of `load_images`.
+    load: replaces `load_images`.
 
   Raises:
-    ValueError: in one sentence, what is wrong and what to do.
+    ValueError: something is wrong; tells in one line what, and what to do.
   """
   resolve.check(unresolved, kinds)
   places.require_local_data(unresolved.data)
@@ -55,7 +55,7 @@ def prepare(
   workdir = workdirs.locate(settings)
   task = resolve.make_task(settings, header, kinds)
   if header:
-    # A large file is read once all else is right.
+    # Reads a large file only if everything else is right.
     _make_model(settings, task, header.shape, kinds)
   loaded, more_images = (load or load_images)(settings, kinds)
   model = _make_model(settings, task, loaded.training.shape, kinds)
@@ -81,9 +81,9 @@ def prepare(
 
 
 def _preset(settings: Settings) -> tuple[str, str]:
-  """Starts jax on its devices; returns the name of the preset, and why."""
+  """Starts jax on its devices; returns the preset's name, and the reason."""
   is_auto = settings.preset == 'auto'
-  # On the CPU each replica gets a device of its own.
+  # On the CPU each replica gets its own device.
   small = presets.PRESETS['small' if is_auto else settings.preset]
   replicas.prepare_cpu_devices(settings.replicas or small.replicas)
   command.require_device()
@@ -98,7 +98,7 @@ def _preset(settings: Settings) -> tuple[str, str]:
 def _make_model(
   settings: Settings, task: Any, shape: tuple[int, int, int], kinds: Kinds
 ) -> TemporalVAE:
-  """Makes the model; raises where it cannot be, or a size means nothing."""
+  """Makes the model; raises `ValueError` for a size that changes nothing."""
   model = _model(settings, task, shape, kinds)
   if settings.model not in BUILT_IN.models:
     features = model.latent_size + task.condition_size
@@ -148,28 +148,31 @@ def _model(
 def load_images(
   settings: Settings, kinds: Kinds = BUILT_IN
 ) -> tuple[Dataset, str]:
-  """Returns images, or episodes, for a task, and what the bundled ones lack.
+  """Loads images or episodes for a task.
+
+  Returns:
+    The data, and a sentence on the limits of bundled data, '' for other tasks.
 
   Raises:
-    ValueError: if it cannot be had.
+    ValueError: the data cannot be loaded, or a flag does not fit the task.
   """
   data, data_dir = settings.data, settings.data_dir
   if data_dir is not None and data != 'tfds':
     raise ValueError(
-      f'--data_dir is where tensorflow-datasets keeps its sets; it needs '
-      f'--data=tfds, and --data is {data!r}.'
+      f'--data_dir is the folder of tensorflow-datasets; it needs --data=tfds, '
+      f'and --data is {data!r}.'
     )
   if settings.task == 'frames':
     return own_frames.load(settings, data, settings.device_megabytes), ''
   if settings.device_megabytes is not None:
     raise ValueError(
-      f'--device_megabytes means nothing to {settings.task}; it is for frames, '
-      f'whose episodes may be many.'
+      f'--device_megabytes means nothing to {settings.task}; it is for the '
+      f'task frames.'
     )
   if settings.task == 'rotation':
     if data != 'bundled':
       raise ValueError(
-        f'--data is {data!r}; rotation draws its rooms itself, leave --data '
+        f'--data is {data!r}; rotation draws its rooms itself: leave --data '
         f'out.'
       )
     return rooms.load(settings.episode['size']), ''
@@ -197,24 +200,24 @@ def _config(
   layout: replicas.Layout,
   kinds: Kinds,
 ) -> dict[str, Any]:
-  """Returns what config.json holds."""
+  """Returns the content of config.json."""
   return {
     'settings': {
       **jax_settings.in_force(),
-      # Whose precision is that of the flag, where it is given.
+      # The precision of the flag replaces jax's.
       **recorded(settings, kinds_module.all_sizes(kinds)),
       **{
         name: presets.for_model(preset, name, settings.model)
         for name in set_flag.sizes()
       },
-      # None of a core without.
+      # None for a core without them.
       'key_strength': getattr(core, 'initial_strength', None),
       'slots': getattr(core, 'slots', None),
       'device_megabytes': own_frames.limit(
         settings, loaded, settings.device_megabytes
       ),
     },
-    # Workdirs that were begun before there was an option have its default.
+    # Workdirs that are older than an option have its default.
     'option_defaults': {
       name: as_text(value)
       for name, value in resolve.default_options(settings, kinds).items()

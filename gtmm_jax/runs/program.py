@@ -1,4 +1,4 @@
-"""The program that trains a model on a task: its flags, and what it refuses."""
+"""The program that trains a model on a task: its flags and its errors."""
 
 import functools
 import sys
@@ -18,7 +18,7 @@ from gtmm_jax.runs.kinds import BUILT_IN, Kinds
 from gtmm_jax.runs.workdirs import CannotGoOn
 from gtmm_jax.tasks.sources.dataset import DataError
 
-# So that --helpshort of a program shows the flags that are defined for it here.
+# Makes --helpshort of a program show the flags that are defined here.
 flags.disclaim_key_flags()
 
 
@@ -43,7 +43,7 @@ def define_flags(kinds: Kinds = BUILT_IN) -> None:
 
 
 def run(kinds: Kinds) -> None:
-  """Prepares, trains and concludes what flags ask for; tells of mistakes."""
+  """Prepares, trains and concludes the run of the flags; reports mistakes."""
   compilation_cache.use(flags.FLAGS.compilation_cache)
   try:
     settings = flags_module.read(kinds=kinds)
@@ -64,7 +64,7 @@ def run(kinds: Kinds) -> None:
     if error.filename and error.strerror:
       reason = f'{error.filename}: {error.strerror}'
     command.fail(
-      f'{reason}. What was written before is kept: the same command goes on '
+      f'{reason}. What was written before is kept: the same command continues '
       f'from the last checkpoint.'
     )
   except jax.errors.JaxRuntimeError as error:
@@ -72,9 +72,9 @@ def run(kinds: Kinds) -> None:
       raise
     reason = str(error).split('\n')[0]
     command.fail(
-      f'The device has too little memory ({reason}). Go on here with '
-      f'--recompute=everything and --evaluate_every=0, which keep less; or '
-      f'name another --workdir and take fewer --replicas or a smaller '
+      f'The device has too little memory ({reason}). Continue here with '
+      f'--recompute=everything and --evaluate_every=0, which need less; or '
+      f'name another --workdir and use fewer --replicas or a smaller '
       f'--batch_size.'
     )
   except signals.Stopped as stopped:

@@ -1,4 +1,4 @@
-"""Resolves settings: fills in what the preset decides, and checks the rest."""
+"""Resolves settings: fills in the preset's values, and checks all others."""
 
 import dataclasses
 from typing import Any
@@ -10,7 +10,7 @@ from gtmm_jax.runs.kinds import BUILT_IN, Kinds
 from gtmm_jax.runs.settings import LARGEST, Settings, about
 from gtmm_jax.tasks.sources import frame_files
 
-# Frames from which on the paper's lower learning rate applies.
+# Episodes with more frames have the paper's lower learning rate.
 _LONG_EPISODE = 100
 
 
@@ -20,19 +20,19 @@ def resolve(
   header: frame_files.Header | None = None,
   kinds: Kinds = BUILT_IN,
 ) -> Settings:
-  """Fills in what the settings leave to a preset.
+  """Fills in the values that the settings leave to a preset.
 
   Args:
-    unresolved: as flags say.
+    unresolved: settings from flags.
     preset: 'paper' or 'small'.
-    header: of the file that episodes are read from, if they are.
+    header: of the file of recorded episodes, if there is one.
     kinds: the models and tasks of the program.
 
   Returns:
-    The settings.
+    The resolved settings.
 
   Raises:
-    ValueError: names the setting that makes no sense, and what does.
+    ValueError: a setting is wrong; names it and what is allowed.
   """
   check(unresolved, kinds)
   settings = dataclasses.replace(
@@ -68,7 +68,7 @@ def resolve(
 
 
 def sized(settings: Settings, kinds: Kinds = BUILT_IN) -> presets.Preset:
-  """Returns the preset of settings that name one, with the sizes they set."""
+  """Returns the preset that settings name, with the sizes that they change."""
   channels = kinds_module.channels(kinds.tasks[settings.task])
   if settings.shape is not None:
     channels = settings.shape[-1]
@@ -84,12 +84,12 @@ def make_task(
   """Makes the task with its sizes.
 
   Args:
-    settings: of the run, whose sizes of episodes are resolved.
-    header: of the file that episodes are read from, if they are.
+    settings: with resolved sizes of episodes.
+    header: of the file of recorded episodes, if there is one.
     kinds: the models and tasks of the program.
 
   Raises:
-    ValueError: if they make no sense.
+    ValueError: a size is wrong, or the task cannot be binarized.
   """
   task = kinds.tasks[settings.task]
   values = dict(settings.episode)
@@ -108,10 +108,12 @@ def make_task(
 
 
 def check(settings: Settings, kinds: Kinds = BUILT_IN) -> None:
-  """Checks what does not depend on the preset; None is what it decides.
+  """Checks the settings that do not depend on the preset.
+
+  None is allowed: the preset decides the value.
 
   Raises:
-    ValueError: names the setting that makes no sense, and what does.
+    ValueError: a setting is wrong; names it and what is allowed.
   """
   for name, known in (('model', kinds.models), ('task', kinds.tasks)):
     value = getattr(settings, name)
@@ -130,10 +132,10 @@ def check(settings: Settings, kinds: Kinds = BUILT_IN) -> None:
   for name, value in settings.episode.items():
     if value > LARGEST:
       raise ValueError(f'--{name} is {value}; it must be at most {LARGEST}.')
-  # Written so that "not a number" fails, too.
+  # NaN fails this test, too.
   rate = settings.learning_rate
   if rate is not None and not 0 < rate < 1:
-    raise ValueError(f'--learning_rate is {rate}; it must lie between 0 and 1.')
+    raise ValueError(f'--learning_rate is {rate}; it must be between 0 and 1.')
 
 
 def _episode(
@@ -142,7 +144,7 @@ def _episode(
   header: frame_files.Header | None,
   kinds: Kinds,
 ) -> dict[str, int]:
-  """Returns the sizes of episodes; raises where the task has no such size."""
+  """Returns the sizes of episodes; raises if the task does not have a size."""
   sizes = kinds_module.sizes(kinds.tasks[settings.task])
   if header:
     sizes = {}
@@ -162,20 +164,20 @@ def _episode(
 
 
 def _options(settings: Settings, kinds: Kinds) -> dict[str, Any]:
-  """Returns the options of the core; raises where it has no such option."""
+  """Returns the options of the core; raises if it does not have an option."""
   options = default_options(settings, kinds)
   for name in settings.options:
     if name not in options:
       others = models_with(name, kinds)
       raise ValueError(
-        f'--{name} means nothing to {settings.model}; it is of '
+        f'--{name} means nothing to {settings.model}; it belongs to '
         f'{" and ".join(others)}.'
       )
   return options | settings.options
 
 
 def default_options(settings: Settings, kinds: Kinds) -> dict[str, Any]:
-  """Returns the options of a model's core where none is set."""
+  """Returns the default options of a model's core on a task."""
   options = build.options(kinds.models[settings.model])
   return {
     **{name: option.default for name, option in options.items()},

@@ -72,7 +72,7 @@ def restore(
     _print_mended(past, original.name, console)
   else:
     records.drop_metrics_after(workdir, step)
-  console.print(f'Going on from step {step:,}.')
+  console.print(f'Resuming from step {step:,}.')
   times = [line['seconds'] for line in lines if line['step'] <= step]
   times = [time for time in times if time is not None]
   return Start(

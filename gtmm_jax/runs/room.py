@@ -10,7 +10,7 @@ from gtmm_jax import replicas
 from gtmm_jax.model.temporal_vae import TemporalVAE
 from gtmm_jax.runs.settings import Settings
 
-# Frames and their reconstructions are numbers of four bytes.
+# Frames and their reconstructions are float32.
 _COPIES, _BYTES = 2, 4
 
 
@@ -21,17 +21,17 @@ def require_for_run(
   images: Any,
   layout: replicas.Layout,
 ) -> None:
-  """Checks a lower bound of the memory of a training step of a run.
+  """Checks a lower bound of the memory that a training step needs.
 
   Args:
     settings: of the run.
-    length: T of its episodes.
-    model: that is trained.
+    length: T, frames of an episode.
+    model: of the run.
     images: `training` and `held_out`.
-    layout: where replicas run.
+    layout: of replicas on devices.
 
   Raises:
-    ValueError: if a device has less.
+    ValueError: a device has less memory.
   """
   batch = settings.batch_size
   carry = jax.eval_shape(
@@ -61,11 +61,11 @@ def require_for_training(
     batch_size: sequences in a batch.
     length: steps of a sequence.
     shape: of the input of a step, (H, W, C) of frames.
-    cells: images of the map of an episode, if any.
-    carry: of the core, for a batch, as `jax.eval_shape` gives it.
+    cells: number of images on an episode's map, if any.
+    carry: shapes of the core's carry for a batch, from `jax.eval_shape`.
 
   Raises:
-    ValueError: if a device has less.
+    ValueError: a device has less memory.
   """
   size = math.prod(shape) * _BYTES
   frames = batch_size * (_COPIES * length + cells) * size
@@ -94,7 +94,7 @@ def require_for_drawing(
     shape: (H, W, C).
 
   Raises:
-    ValueError: if a device has less.
+    ValueError: a device has less memory.
   """
   _require(
     count * length * math.prod(shape) * _BYTES,
@@ -111,5 +111,5 @@ def _require(
   if needed > has:
     raise ValueError(
       f'{what} takes at least {needed / 1e9:,.1f} GB on each device, which has '
-      f'{has / 1e9:,.1f} GB; take {less}.'
+      f'{has / 1e9:,.1f} GB; use {less}.'
     )

@@ -1,4 +1,4 @@
-"""A run: all that training and evaluation need to know, checked and typed."""
+"""A run: everything that training and evaluation need, checked and typed."""
 
 import dataclasses
 import functools
@@ -17,19 +17,19 @@ from gtmm_jax.tasks.sources.dataset import Dataset
 
 @dataclasses.dataclass(frozen=True)
 class Run:
-  """A run that makes sense; nothing was compiled or written for it yet.
+  """A checked run, before anything is compiled or written.
 
   Attributes:
-    settings: as resolved.
-    workdir: where results go.
+    settings: resolved settings.
+    workdir: folder of the results.
     task: the task.
-    images: to train on, and held out.
-    more_images: a sentence on what the bundled ones lack, if anything.
+    images: training and held-out images or episodes.
+    more_images: a sentence on the limits of bundled data, if any.
     preset: sizes of the networks.
-    problem: what one replica trains.
-    layout: where replicas run.
-    config: what `config.json` will hold.
-    why: why the preset is what it is.
+    problem: the problem that each replica trains on.
+    layout: of replicas on devices.
+    config: content of `config.json`.
+    why: the reason for the preset.
   """
 
   settings: Settings

@@ -1,4 +1,4 @@
-"""Completes a run: trains from where it stands, evaluates, draws."""
+"""Completes a run: trains its remaining steps, evaluates, draws."""
 
 import jax
 from rich.console import Console
@@ -21,24 +21,26 @@ from gtmm_jax.runs.run import Run, replica_keys
 from gtmm_jax.runs.settings import describe
 from gtmm_jax.train import TrainState
 
-# Printed where a signal ends the program at once.
-_KEPT = 'the last whole checkpoint is kept; the same command goes on from there'
+# Printed if a signal ends the program at once.
+_KEPT = (
+  'the last complete checkpoint is kept; the same command continues from there'
+)
 _TRAINED = (
   'training is complete and saved; the same command evaluates and draws'
 )
 
 
 def complete(run: Run) -> None:
-  """Trains a run from where its workdir stands, evaluates it, and draws.
+  """Trains the remaining steps of a run, evaluates it, and draws figures.
 
   Raises:
-    CannotGoOn: where that would spoil what is there; it is as it was.
-    CheckpointMismatch: if the checkpoint is of another model.
-    DataError: if the file of episodes was changed meanwhile; a checkpoint is
-      kept, as with what follows.
-    NoReplicaLeft: if no replica is finite any more.
-    OSError: if something cannot be written; what was is kept.
-    signals.Stopped: if a signal came; what was trained is saved.
+    CannotGoOn: this would overwrite the workdir's contents; nothing is changed.
+    CheckpointMismatch: the checkpoint belongs to another model.
+    DataError: the file of episodes was changed during the run; a checkpoint is
+      kept, also with the following errors.
+    NoReplicaLeft: all replicas have failed.
+    OSError: something cannot be written.
+    signals.Stopped: a signal was received; the state is saved.
   """
   console = command.console()
   settings, workdir = run.settings, run.workdir
@@ -60,7 +62,7 @@ def complete(run: Run) -> None:
 def _train(
   run: Run, evaluation: held_out.Evaluation, console: Console
 ) -> TrainState:
-  """Trains in a folder that no other program writes to; returns the state."""
+  """Trains in a locked folder; returns the state."""
   programs = training.make_programs(run)
   with silence.storage(), signals.deferred(_KEPT):
     directory = checkpoints.open_directory(run.workdir / 'checkpoints')
@@ -69,7 +71,7 @@ def _train(
         template = jax.eval_shape(
           jax.vmap(programs.initialise, in_axes=(0, None)),
           replica_keys(run.settings),
-          # Shapes of a state do not depend on how many images there are.
+          # Shapes of a state do not depend on the number of images.
           run.images.held_out,
         )
         start = restoring.restore(
@@ -88,7 +90,7 @@ def _train(
 
 
 def announce(run: Run, console: Console) -> None:
-  """Prints what will run, where, and on what data."""
+  """Prints the run's settings, device and data."""
   settings, device = run.settings, run.config['device']
   console.print(
     f'{settings.model} on {settings.task} ({describe(settings)}), '

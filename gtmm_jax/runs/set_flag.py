@@ -15,7 +15,7 @@ from gtmm_jax.runs import resolve
 from gtmm_jax.runs.kinds import Kinds
 from gtmm_jax.runs.settings import LARGEST, Settings, about
 
-# What a preset has that is no size: a flag sets it, or the task decides.
+# Fields of a preset that are not sizes: flags set them, or the task decides.
 _SCHEDULE = (
   'store',
   'batch_size',
@@ -26,7 +26,7 @@ _SCHEDULE = (
   'episodes',
   'report_every',
 )
-# Sizes that may be zero, which stands for none.
+# Sizes that may be zero.
 _MAY_BE_ZERO = ('summary_size',)
 
 
@@ -41,15 +41,15 @@ def sizes() -> dict[str, Any]:
 
 
 def apply(settings: Settings, texts: Sequence[str], kinds: Kinds) -> Settings:
-  """Returns the settings with what --set says.
+  """Applies --set to settings.
 
   Args:
-    settings: what the other flags say.
-    texts: the values of --set, NAME=VALUE each.
+    settings: from the other flags.
+    texts: values of --set, NAME=VALUE each.
     kinds: the models and tasks of the program.
 
   Raises:
-    ValueError: if a name is unknown, or given twice, or a value makes no sense.
+    ValueError: a name is unknown or set twice, or a value is wrong.
   """
   if settings.model not in kinds.models:
     raise ValueError(
@@ -97,22 +97,25 @@ def apply(settings: Settings, texts: Sequence[str], kinds: Kinds) -> Settings:
 
 
 def _unknown(name: str, model: str, names: list[str], kinds: Kinds) -> str:
-  """Returns what is said of a name that --set does not know."""
+  """Returns the error message for a name that --set does not know."""
   models = resolve.models_with(name, kinds)
   if models:
     return (
-      f'--set={name} means nothing to {model}; it is of {" and ".join(models)}.'
+      f'--set={name} means nothing to {model}; it belongs to '
+      f'{" and ".join(models)}.'
     )
   if name in (*about(), *kinds_module.all_sizes(kinds)):
     return f'--set={name}: {name} is a flag of its own; write --{name}=VALUE.'
   nearest = difflib.get_close_matches(name, names, 1)
-  known = f'did you mean {nearest[0]}?' if nearest else ', '.join(sorted(names))
-  hint = '' if nearest else 'there are '
-  return f'--set={name}: there is no such setting; {hint}{known}'
+  if nearest:
+    hint = f'did you mean {nearest[0]}?'
+  else:
+    hint = f'there are {", ".join(sorted(names))}'
+  return f'--set={name}: there is no such setting; {hint}'
 
 
 def _parse(name: str, text: str, kind: Any) -> Any:
-  """Reads a value of a type; raises `ValueError` where it is of another."""
+  """Reads a value of a type and checks its range; raises `ValueError`."""
   try:
     value = _value(text, kind)
     is_sensible = _is_sensible(value, name)
@@ -126,7 +129,7 @@ def _parse(name: str, text: str, kind: Any) -> Any:
 
 
 def _value(text: str, kind: Any) -> Any:
-  """Reads a value of a type; raises `ValueError` where it is of another."""
+  """Reads a value of a type; raises `ValueError` if it has another."""
   origin, arguments = get_origin(kind), get_args(kind)
   if origin is Literal:
     if text not in arguments:
@@ -154,12 +157,12 @@ def _value(text: str, kind: Any) -> Any:
 
 
 def _is_sensible(value: Any, name: str) -> bool:
-  """Says whether numbers are finite, and those of sizes above zero."""
+  """Tells whether numbers are finite, and those of sizes above zero."""
   if isinstance(value, tuple):
     return all(_is_sensible(each, name) for each in value)
   if isinstance(value, bool) or not isinstance(value, int | float):
     return True
-  # Written so that "not a number" fails, too.
+  # NaN fails this test, too.
   if not abs(value) <= LARGEST:
     return False
   return not _is_size(name) or value > 0 or value == 0 and name in _MAY_BE_ZERO
@@ -170,7 +173,7 @@ def _is_size(name: str) -> bool:
 
 
 def _described(name: str, kind: Any) -> str:
-  """Returns what a value of a type is, for people."""
+  """Describes the allowed values of a type in words."""
   origin, arguments = get_origin(kind), get_args(kind)
   if origin is Literal:
     return ' or '.join(map(str, arguments))
@@ -178,9 +181,9 @@ def _described(name: str, kind: Any) -> str:
     others = [_described(name, a) for a in arguments if a is not type(None)]
     return f'{" or ".join(others)}, or none'
   if origin is tuple and arguments[-1] is Ellipsis:
-    return f'none, or, with + between, each {_described(name, arguments[0])}'
+    return f'none, or values joined by +, each {_described(name, arguments[0])}'
   if origin is tuple:
-    return 'numbers with x between, as in 4x32'
+    return 'numbers joined by x, as in 4x32'
   if kind is bool:
     return 'true or false'
   number = {int: 'a whole number', float: 'a number'}.get(kind)

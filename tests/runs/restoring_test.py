@@ -79,7 +79,7 @@ def test_records_that_are_whole_are_cut_back_to_the_checkpoint(workdir, capsys):
   start = _restore(workdir)
   assert (start.state.step[0], start.seconds) == (90, 90.5)
   assert _steps(workdir) == [20, 40, 50, 60, 80]
-  assert capsys.readouterr().out == 'Going on from step 90.\n'
+  assert capsys.readouterr().out == 'Resuming from step 90.\n'
   assert _kept(workdir) == []
 
 
@@ -92,7 +92,7 @@ def test_lines_lost_at_the_end_are_made_again_from_the_checkpoint_before(
   assert _steps(workdir) == [20, 40, 50, 60]
   out = capsys.readouterr().out
   assert 'lost lines before the checkpoint of step 90' in out
-  assert 'Going on from step 60' in out
+  assert 'Resuming from step 60' in out
   assert (workdir / 'checkpoints' / 'unwanted-90').is_dir()
 
 

@@ -232,7 +232,7 @@ def test_an_interrupted_run_goes_on_to_the_same_records(
   with open(workdir / 'metrics.jsonl', 'a') as file:
     file.write('{"step": 6, "seco')
   _run(workdir, steps=6)
-  assert 'Going on from step' in capsys.readouterr().out
+  assert 'Resuming from step' in capsys.readouterr().out
   assert _lines(workdir) == _lines(whole)[:3]
   # A finished run goes on, too, where more steps are asked for; cut short
   # before or between its figures, it is not taken for complete, and is
@@ -314,7 +314,7 @@ def test_a_process_that_is_ended_goes_on_to_the_same_records(whole, tmp_path):
   # The checkpoint of step 4 may have been whole.
   last = _reported(workdir)[-1]
   assert last in (4, 6) and result.stderr.count('\n') == 2
-  saved = f'saved at step {last} in {workdir}; the same command goes on'
+  saved = f'saved at step {last} in {workdir}; the same command continues'
   assert saved in result.stderr
   # What is evaluated on the way changes nothing else.
   _run(workdir, evaluate_every=0)
@@ -941,7 +941,7 @@ def test_records_without_a_checkpoint_are_not_overwritten(whole, tmp_path):
   before = (workdir / 'metrics.jsonl').read_bytes()
   for changes in ({'steps': 20}, {'evaluation_episodes': 7}):
     with pytest.raises(
-      workdirs.CannotGoOn, match='no checkpoint to go on from'
+      workdirs.CannotGoOn, match='no checkpoint to continue from'
     ):
       _run(workdir, **changes)
   assert (workdir / 'metrics.jsonl').read_bytes() == before
@@ -990,7 +990,7 @@ def test_a_full_disk_is_told_of_and_the_run_goes_on(whole, tmp_path):
   assert result.stderr.count('\n') == 1
   told = f'run.py: A checkpoint could not be written in {workdir}/checkpoints: '
   assert result.stderr.startswith(f'{told}File too large.')
-  assert 'the same command goes on' in result.stderr
+  assert 'the same command continues' in result.stderr
   # Fewer steps than those of the run, which were not written.
   assert len(records.read_metrics(workdir)) < 4
   _run(workdir)
@@ -1006,7 +1006,7 @@ def test_a_full_disk_is_told_of_and_the_run_goes_on(whole, tmp_path):
     ),
     (
       'OSError(28, "No space left on device", "metrics.jsonl")',
-      ['metrics.jsonl: No space left', 'the same command goes on'],
+      ['metrics.jsonl: No space left', 'the same command continues'],
     ),
     ('training.NoReplicaLeft("no replica")', ['no replica']),
     ('dataset.DataError("changed")', ['changed']),

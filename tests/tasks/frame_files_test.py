@@ -170,7 +170,7 @@ def test_a_file_that_changes_in_use_is_told(file, change, words):
   frames = _read(file).frames
   change(file)
   if words:
-    with pytest.raises(DataError, match=f'{file} {words}.* goes on from'):
+    with pytest.raises(DataError, match=f'{file} {words}.* continues from'):
       frames[[4]]
   else:
     # What was opened is still there.

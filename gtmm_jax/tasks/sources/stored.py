@@ -105,5 +105,5 @@ class Stored:
     return DataError(
       f'{self._file} was {how} while it was in use, and is read no further. '
       f'What was computed is kept: with the file as it was, the same command '
-      f'goes on from the last checkpoint.'
+      f'continues from the last checkpoint.'
     )
