@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 
-from gtmm_jax.memory import derivatives
+from gtmm_jax.memory import derivatives, scan
 from gtmm_jax.model import build, free_energy
 from gtmm_jax.model.temporal_vae import TemporalVAE
 
@@ -34,7 +34,7 @@ def estimate(
   frames: int,
   batch_size: int,
   condition_size: int = 0,
-  recompute: free_energy.Recompute = 'nothing',
+  recompute: scan.Recompute = 'nothing',
 ) -> Kept:
   """Adds up what the gradient of the negative bound keeps.
 

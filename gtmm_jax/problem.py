@@ -7,7 +7,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from gtmm_jax.model import free_energy
+from gtmm_jax.memory import scan
 from gtmm_jax.model.temporal_vae import TemporalVAE
 
 Array = jax.Array
@@ -22,14 +22,14 @@ class Problem:
     sample: (key, images) -> episode, with `frames [T, H, W, C]`, `condition
       [T, A]` and `predictable [T]`.
     batch_size: B, sequences in a batch.
-    recompute: what the backward pass rematerialises, as `free_energy.infer` has
-      it.
+    recompute: what the backward pass rematerialises, as `free_energy.infer`
+      has it.
   """
 
   model: TemporalVAE
   sample: Callable[[Array, Any], Any]
   batch_size: int
-  recompute: free_energy.Recompute = 'nothing'
+  recompute: scan.Recompute = 'nothing'
 
   def draw(self, key: Array, images: Any) -> tuple[Any, Array]:
     """Draws a batch of episodes and the noise of its latents.

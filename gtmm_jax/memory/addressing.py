@@ -133,7 +133,7 @@ def cosine_similarity(keys: Array, memory: Array) -> Array:
   """
   products = jnp.einsum('...rw,...nw->...rn', keys, memory)
   norms = _norms(keys)[..., :, None] * _norms(memory)[..., None, :]
-  return derivatives.keep(products / (norms + _EPSILON))
+  return derivatives.saved(products / (norms + _EPSILON))
 
 
 def of_length_one(vectors: Array) -> Array:
@@ -163,7 +163,7 @@ def content_weights(keys: Array, memory: Array, strengths: Array) -> Array:
 
 @derivatives.with_backward(gradients.softmax, lambda weights, *_: (weights,))
 def _softmax(logits: Array) -> Array:
-  return derivatives.keep(jax.nn.softmax(logits, axis=-1))
+  return derivatives.saved(jax.nn.softmax(logits, axis=-1))
 
 
 def interpolate(gate: Array, new: Array, old: Array) -> Array:

@@ -82,7 +82,7 @@ def allocation_weights(usage: Array) -> Array:
   usage = _LEAST_USAGE + (1.0 - _LEAST_USAGE) * usage
   # 1 - u is what is sorted: usages closer than its resolution are ties.
   order = jnp.argsort(jax.lax.stop_gradient(usage) - 1.0, axis=-1, stable=True)
-  order = derivatives.keep(order)
+  order = derivatives.saved(order)
   return allocate(usage, order, _rank(order))
 
 
@@ -188,7 +188,7 @@ def follow_links(link: Array, read_weights_tm1: Array) -> tuple[Array, Array]:
   """
   forward = jnp.einsum('...hij,...rj->...rhi', link, read_weights_tm1)
   backward = jnp.einsum('...hij,...ri->...rhj', link, read_weights_tm1)
-  return derivatives.keep((forward, backward))
+  return derivatives.saved((forward, backward))
 
 
 def decayed_usage(

@@ -5,7 +5,7 @@ storage of latent variables" of section 3.1 with the content-based addressing of
 section 3.2 could do well at every task. This is one.
 """
 
-from typing import NamedTuple, get_args
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -16,14 +16,15 @@ from gtmm_jax.memory import (
   contract,
   interface,
   mixed_reads,
-  products,
+  scan,
 )
+from gtmm_jax.memory.interface import Part
 from gtmm_jax.memory.lstm import LSTM, LSTMState
 
 Array = jax.Array
 
 ADDRESSINGS = ('age', 'arrival', 'content')
-# What can be left out, to see what it is good for.
+# The parts that an ablation can leave out.
 PARTS = (*ADDRESSINGS, 'shared_keys', 'controller_keys', 'succession')
 # gamma_t at the start: e^4 = 55 to one for what follows the last read.
 INITIAL_SUCCESSION = 4.0
@@ -38,10 +39,10 @@ class AssociativeState(NamedTuple):
     keys: of the stored latents, of length one, [..., N, K].
     key: of the latent that comes next, [..., K].
     calls: how many inputs the core has seen, int32 [...].
-    read_weights: the last weights, [..., R, N]; each head's sum to one, or are
-      all zero where nothing was stored yet.
+    read_weights: w_t, [..., R, N]; each head's sum to one, or are all zero
+      before anything is stored.
     shares: of `ADDRESSINGS` in those weights, [..., R, 3], summing to one.
-    gates: the last gates of the reads in (0, 1), [..., R, Z].
+    gates: sigmoid(g_t), of the reads, [..., R, Z].
   """
 
   controller: LSTMState
@@ -54,17 +55,32 @@ class AssociativeState(NamedTuple):
   gates: Array
 
 
-class Associative(nn.RNNCellBase):
-  """Stores latents as they come, and finds them by age, arrival and situation.
+class _FromController(NamedTuple):
+  """Parts that are linear in h_t; None where left out."""
 
-  From section 3.1 it has the store, a queue of latents about which nothing is
-  to be learned, and attention by position. From section 3.2 it has attention by
-  content, that is to say softmax over slots of strength times cosine of query
-  and key. What to compare is the question: a query that resembled the latent
-  that is sought would have to know the answer. So each latent z_t is stored
-  beside a key that was made before it was known, of what was then seen, and the
-  query comes from the same map: a situation that was met before finds what came
-  of it, the successor of a frame as well as what was seen at a place.
+  gates: Array
+  shares: Array
+  strengths: Array | None
+  successions: Array | None
+
+
+class _FromSituation(NamedTuple):
+  """Parts that are linear in s_t; None where left out."""
+
+  hidden: Array | None
+  queries: Array | None
+
+
+class Associative(nn.RNNCellBase):
+  """A store of latents as they come, read by age, arrival and situation.
+
+  From section 3.1 it has the store, in which nothing is learned, and attention
+  by position; from section 3.2 attention by content, a softmax over slots of
+  strength times cosine of query and key. A query that resembled the latent it
+  seeks would have to know the answer. So each latent z_t is stored beside a key
+  that was made before z_t was known, from what was seen until then, and queries
+  come from the same map: a situation that was met before finds what came of it,
+  the successor of a frame as well as what was seen at a place.
 
     h_t = LSTM(h_{t-1}, [z_{t-1}, c_t])
     s_t = [z_{t-1}, c_t, h_t]
@@ -80,12 +96,12 @@ class Associative(nn.RNNCellBase):
     context = [w^1_t . M * sigmoid(g^1_t), ..., w^R_t . M * sigmoid(g^R_t), h_t]
 
   with beta_t = softplus(linear(h_t)), near `initial_strength` at the start, and
-  g_t linear in h_t. Counted four times h_t makes as much of a key at the start
-  as latents of variance one, so that keys tell places apart, too, which only
-  the controller knows. Where more than N latents arrive, the oldest goes.
+  g_t linear in h_t. Weighted by four, h_t makes up as much of a key at the
+  start as latents of variance one: keys then tell places apart, too, which only
+  the controller knows. The store is a ring buffer of N latents.
 
-  Slots n - 1 and n hold latents that arrived one after the other. So, where two
-  keys resemble a query alike, what followed the last read is taken: gamma_t =
+  Slots n - 1 and n hold latents that arrived one after the other. So if two
+  keys resemble a query alike, the one after the last read wins: gamma_t =
   softplus(linear(h_t)), near `INITIAL_SUCCESSION` at the start.
 
   Attributes:
@@ -96,12 +112,11 @@ class Associative(nn.RNNCellBase):
     controller_size: units of the LSTM.
     attention_size: hidden units of the attention by position.
     initial_strength: beta at the start, above 1.
-    top_k: k, how many slots each head reads by each addressing, the softmax
-      being over these alone, 2 or more: over one it would be 1 whatever is
-      sought, and keys, queries and positions without a gradient; 0 reads all.
-    nearest: how these are found, as `reading.strongest` has it.
+    top_k: k, 2 or more, how many slots each head reads by each addressing, the
+      softmax being over these alone; 0 reads all.
+    nearest: how these are found, as `mixed_reads.strongest` has it.
     stores_first_input: whether the first input of a sequence is a latent. In
-      the temporal VAE it is z_0 = 0, a placeholder, and is not stored.
+      the temporal VAE it is z_0 = 0, a placeholder, and not stored.
     without: parts to leave out, of `PARTS`; 'shared_keys' makes queries by a
       map of their own, 'controller_keys' makes keys of [z_{t-1}, c_t] alone,
       'succession' leaves gamma at zero.
@@ -119,127 +134,122 @@ class Associative(nn.RNNCellBase):
   stores_first_input: bool = False
   without: tuple[str, ...] = ()
 
+  num_feature_axes = 1
+
   @nn.compact
   def __call__(
     self, carry: AssociativeState, inputs: Array
   ) -> tuple[AssociativeState, Array]:
-    """One step: `inputs [..., Z + A]` -> context `[..., R Z + H]`."""
-    inputs = contract.require_sense(self, carry, inputs)
+    """Stores, updates, reads: `inputs [..., Z + A]` -> `[..., R Z + H]`."""
+    inputs = contract.check_call(self, carry, inputs)
     stored = carry.calls + int(self.stores_first_input)
-    memory = contract.put_in_turn(
+    memory = contract.write_to_ring(
       carry.memory, inputs[..., : self.latent_size], stored
     )
-    keys = contract.put_in_turn(carry.keys, carry.key, stored)
+    keys = contract.write_to_ring(carry.keys, carry.key, stored)
     controller, h = LSTM(self.controller_size, name='controller')(
       carry.controller, inputs
     )
-    asked = self._ask(inputs, h)
-    shares = addressing.masked_softmax(
-      asked['shares'],
-      jnp.array([name not in self.without for name in ADDRESSINGS]),
-    )
-    key, queries = self._question(asked)
-    sought = mixed_reads.Sought(
-      positions=self._positions(asked, stored),
-      queries=queries,
-      strengths=_positive(asked, 'strengths'),
-      # A ring: what arrived after slot N - 1 is in slot 0.
-      following=jnp.roll(carry.read_weights, 1, axis=-1),
-      successions=_positive(asked, 'successions'),
-      shares=shares[..., [ADDRESSINGS.index(n) for n in self._addressings]],
-    )
+    key, lookup, shares, gates = self._ask(inputs, h, carry, stored)
     number = stored[..., None]
     holds = addressing.counting(self.slots, number) < number
     if self.top_k:
       reads, read_weights = mixed_reads.read_some(
-        memory, keys, sought, holds, self.top_k, self.nearest
+        memory, keys, lookup, holds, self.top_k, self.nearest
       )
     else:
-      reads, read_weights = mixed_reads.read_all(memory, keys, sought, holds)
-    gates = nn.sigmoid(asked['gates'])
-    gated = contract.beside_one_another(reads * gates)
+      reads, read_weights = mixed_reads.read_all(memory, keys, lookup, holds)
+    gates = nn.sigmoid(gates)
+    gated = contract.flatten_heads(reads * gates)
     calls = carry.calls + 1
     state = AssociativeState(
       controller, memory, keys, key, calls, read_weights, shares, gates
     )
     return state, jnp.concatenate([gated, h], axis=-1)
 
-  @property
-  def _addressings(self) -> list[str]:
-    return [name for name in ADDRESSINGS if name not in self.without]
+  def _has(self, part: str) -> bool:
+    return part not in self.without
 
-  @property
-  def _positional(self) -> list[str]:
-    return [name for name in self._addressings if name != 'content']
-
-  def _ask(self, inputs: Array, h: Array) -> dict[str, Array]:
-    """All that is linear in h_t or in s_t, not yet activated."""
-    heads = self.read_heads
-    of_h = {
-      'gates': interface.Part((heads, self.latent_size)),
-      'shares': interface.Part((heads, len(ADDRESSINGS))),
-    }
-    of_s = {}
-    if self._positional:
-      of_s['hidden'] = interface.Part((self.attention_size,))
-    if 'content' not in self.without:
-      bias = interface.strength_bias(self.initial_strength, 'softplus')
-      of_h['strengths'] = interface.Part((heads,), bias)
-      if 'succession' not in self.without:
-        bias = interface.strength_bias(INITIAL_SUCCESSION, 'softplus')
-        of_h['successions'] = interface.Part((heads,), bias)
-      of_s['queries'] = interface.Part(
-        (heads, self.key_size),
-        starts_at_zero='shared_keys' not in self.without,
-      )
-    s = jnp.concatenate([inputs, h], axis=-1)
-    asked = interface.linear(h, of_h, 'linear')
-    asked |= interface.linear(s, of_s, 'situation')
-    if 'content' not in self.without:
-      known = inputs
-      if 'controller_keys' not in self.without:
-        weighed = interface.CONTROLLER_WEIGHT * h
-        known = jnp.concatenate([inputs, weighed], axis=-1)
-      asked['key'] = nn.Dense(
-        self.key_size,
-        use_bias=False,
-        dtype=h.dtype,
-        dot_general=products.dot_general,
-        name='key',
-      )(known)
-    return asked
-
-  def _question(self, asked: dict[str, Array]) -> tuple[Array, Array | None]:
-    """The key of the latent to come, and this step's queries."""
-    if 'content' in self.without:
-      shape = (*asked['shares'].shape[:-2], self.key_size)
-      return jnp.zeros(shape, asked['shares'].dtype), None
-    key, queries = asked['key'], asked['queries']
-    if 'shared_keys' not in self.without:
-      queries = key[..., None, :] + queries
-    return addressing.of_length_one(key), addressing.of_length_one(queries)
-
-  def _positions(self, asked: dict[str, Array], stored: Array) -> list[Array]:
-    """Logits by age and by arrival, each [..., R, N] over slots."""
-    if not self._positional:
-      return []
-    part = interface.Part((self.read_heads, self.slots))
-    found = interface.linear(
-      nn.relu(asked['hidden']),
-      dict.fromkeys(self._positional, part),
-      'attention',
+  def _ask(
+    self, inputs: Array, h: Array, carry: AssociativeState, stored: Array
+  ) -> tuple[Array, mixed_reads.Lookup, Array, Array]:
+    """Returns the next latent's key, what to look up, all shares, and gates."""
+    situation = jnp.concatenate([inputs, h], axis=-1)
+    from_h, from_s = self._parts()
+    from_h = interface.linear(h, from_h, 'linear')
+    from_s = interface.linear(situation, from_s, 'situation')
+    key, queries = self._question(inputs, h, from_s.queries)
+    is_used = jnp.array([self._has(name) for name in ADDRESSINGS])
+    shares = addressing.masked_softmax(from_h.shares, is_used)
+    used = [n for n, name in enumerate(ADDRESSINGS) if self._has(name)]
+    lookup = mixed_reads.Lookup(
+      positions=self._positions(from_s.hidden, stored),
+      queries=queries,
+      strengths=_softplus(from_h.strengths),
+      # In a ring buffer slot 0 comes after slot N - 1.
+      following=jnp.roll(carry.read_weights, 1, axis=-1),
+      successions=_softplus(from_h.successions),
+      shares=shares[..., used],
     )
-    found = {name: addressing.log_softplus(raw) for name, raw in found.items()}
-    if 'age' in found:
-      found['age'] = mixed_reads.by_slot(found['age'], stored)
-    return list(found.values())
+    return key, lookup, shares, from_h.gates
+
+  def _parts(self) -> tuple[_FromController, _FromSituation]:
+    """Describes all that is linear in h_t and in s_t."""
+    heads, has_content = self.read_heads, self._has('content')
+    has_succession = has_content and self._has('succession')
+    has_position = self._has('age') or self._has('arrival')
+    strength, succession = (
+      Part((heads,), interface.strength_bias(initial, 'softplus'))
+      for initial in (self.initial_strength, INITIAL_SUCCESSION)
+    )
+    queries = Part(
+      (heads, self.key_size), starts_at_zero=self._has('shared_keys')
+    )
+    return _FromController(
+      gates=Part((heads, self.latent_size)),
+      shares=Part((heads, len(ADDRESSINGS))),
+      strengths=strength if has_content else None,
+      successions=succession if has_succession else None,
+    ), _FromSituation(
+      hidden=Part((self.attention_size,)) if has_position else None,
+      queries=queries if has_content else None,
+    )
+
+  def _question(
+    self, inputs: Array, h: Array, queries: Array | None
+  ) -> tuple[Array, Array | None]:
+    """Returns the next latent's key [..., K] and queries [..., R, K]."""
+    if queries is None:
+      return jnp.zeros((*h.shape[:-1], self.key_size), h.dtype), None
+    known = inputs
+    if self._has('controller_keys'):
+      weighted = interface.CONTROLLER_WEIGHT * h
+      known = jnp.concatenate([inputs, weighted], axis=-1)
+    a = scan.dense(self.key_size, use_bias=False, dtype=h.dtype, name='key')(
+      known
+    )
+    if self._has('shared_keys'):
+      queries = a[..., None, :] + queries
+    return addressing.of_length_one(a), addressing.of_length_one(queries)
+
+  def _positions(self, hidden: Array | None, stored: Array) -> list[Array]:
+    """Returns the logits by age and by arrival, each [..., R, N] over slots."""
+    if hidden is None:
+      return []
+    part = Part((self.read_heads, self.slots))
+    parts = [part if self._has(name) else None for name in ADDRESSINGS[:2]]
+    logits = interface.linear(nn.relu(hidden), parts, 'attention')
+    age, arrival = jax.tree.map(addressing.log_softplus, logits)
+    if age is not None:
+      age = mixed_reads.by_slot(age, stored)
+    return [x for x in (age, arrival) if x is not None]
 
   @nn.nowrap
   def initialize_carry(
     self, rng: Array, input_shape: tuple[int, ...]
   ) -> AssociativeState:
-    """An empty store with the leading axes of `input_shape`."""
-    require_settings(self)
+    """Makes an empty store for inputs of `input_shape`."""
+    _check_settings(self)
     batch = input_shape[:-1]
     heads = (*batch, self.read_heads)
     return AssociativeState(
@@ -255,43 +265,38 @@ class Associative(nn.RNNCellBase):
       gates=contract.zeros(*heads, self.latent_size),
     )
 
-  @property
-  def num_feature_axes(self) -> int:
-    """One: inputs are vectors."""
-    return 1
 
+def _check_settings(core: Associative) -> None:
+  """Checks a core's settings, as its `initialize_carry` does.
 
-def require_settings(cell: Associative) -> None:
-  """Checks the settings of a cell; raises `ValueError` in one sentence."""
-  contract.require_sizes(cell, 'latent_size')
-  contract.require_strength(cell.initial_strength)
-  if isinstance(cell.without, str):
+  Raises:
+    ValueError: in one sentence, what is wrong and what is allowed.
+  """
+  contract.check_settings(core, 'top_k')
+  if isinstance(core.without, str):
     raise ValueError(
-      f'without is {cell.without!r}; it must be a tuple of names, such as '
+      f'without is {core.without!r}; it must be a tuple of names, such as '
       f"('age',)."
     )
-  for part in cell.without:
-    contract.require_one_of('without', part, PARTS)
-  if set(ADDRESSINGS) <= set(cell.without):
+  for part in core.without:
+    contract.check_word('without', part, PARTS)
+  if set(ADDRESSINGS) <= set(core.without):
     raise ValueError(
       'without leaves no addressing; keep age, arrival or content.'
     )
-  if not 0 <= cell.top_k <= cell.slots:
+  if core.top_k > core.slots:
     raise ValueError(
-      f'top_k is {cell.top_k}; it must be 0, which reads all slots, or at most '
-      f'their number, {cell.slots}.'
+      f'top_k is {core.top_k}; it must be 0, which reads all slots, or at most '
+      f'their number, {core.slots}.'
     )
-  if cell.top_k == 1 < cell.slots:
+  if core.top_k == 1 < core.slots:
     raise ValueError(
       'top_k is 1; one slot always has weight one, so that keys, queries and '
       'positions would get no gradient. Take 2 or more, or 0 for all slots.'
     )
-  contract.require_one_of(
-    'nearest', cell.nearest, get_args(mixed_reads.Nearest)
-  )
-  if cell.nearest != 'exact' and not cell.top_k:
-    raise ValueError(f'nearest is {cell.nearest!r}, which needs top_k.')
+  if core.nearest != 'exact' and not core.top_k:
+    raise ValueError(f'nearest is {core.nearest!r}, which needs top_k.')
 
 
-def _positive(asked: dict[str, Array], name: str) -> Array | None:
-  return nn.softplus(asked[name]) if name in asked else None
+def _softplus(x: Array | None) -> Array | None:
+  return None if x is None else nn.softplus(x)

@@ -1,9 +1,9 @@
-"""The switch for backward passes that are written out, and how to write one.
+"""The switch for written-out backward passes, and how an equation gets one.
 
-What JAX derives takes longer, going back over time, than what is written out in
-`gradients` and `products`. Off, which is the default, everything is plain JAX.
-Within `written_out()` values are the same, and first derivatives in reverse
-mode are the same but for rounding; second ones are those that JAX derives.
+Off, the default, everything is plain JAX. Within `written_out()` the backward
+passes of `gradients` and `scan` take the place of those that JAX derives, which
+take longer over time. Values are the same, and first derivatives in reverse
+mode but for rounding; second ones are those that JAX derives.
 """
 
 import contextlib
@@ -17,9 +17,9 @@ from jax.ad_checkpoint import checkpoint_name
 
 Tree = Any
 
-# Part of what JAX keeps compiled functions by: each is traced in either mode.
+# Part of the key of jit's cache: a function is traced once for each mode.
 _is_on = jax.make_user_context(False)
-_KEPT = 'kept_for_going_back'
+SAVED = 'saved_for_the_backward_pass'
 
 
 @contextlib.contextmanager
@@ -53,9 +53,9 @@ def are_written_out(*arguments: Tree) -> bool:
 
 
 def _is_shared_out(leaf: Any) -> bool:
-  """Whether an array's type says how a mesh shares it.
+  """Returns whether an array's type says how a mesh shares it.
 
-  A cotangent has to be of such a type, too; JAX's own derivatives see to it.
+  Its cotangent must have that type, too, as JAX's own derivatives ensure.
   """
   kind = jax.typeof(leaf)
   if jax.sharding.AxisType.Explicit in kind.sharding.mesh.axis_types:
@@ -66,17 +66,17 @@ def _is_shared_out(leaf: Any) -> bool:
 
 def with_backward(
   backward: Callable[..., tuple],
-  kept: Callable[..., tuple] = lambda *_: (),
+  residuals: Callable[..., tuple] = lambda *_: (),
 ) -> Callable[[Callable[..., Tree]], Callable[..., Tree]]:
   """Makes a decorator that gives an equation a backward pass.
 
-  JAX differentiates the equation and its backward pass once more where second
-  derivatives are asked for: neither may stop a gradient that is not zero.
+  For second derivatives JAX differentiates the equation and its backward pass
+  once more: neither may stop a gradient that is not zero.
 
   Args:
-    backward: (arguments, cotangent, *kept) -> a cotangent of each argument,
-      None for those that are no floats.
-    kept: (value, *arguments) -> what else the backward pass is given.
+    backward: (arguments, cotangent, *residuals) -> a cotangent of each
+      argument, None for those that are no floats.
+    residuals: (value, *arguments) -> what else the backward pass is given.
 
   Returns:
     A decorator of functions of arrays.
@@ -85,11 +85,12 @@ def with_backward(
   def decorate(equation: Callable[..., Tree]) -> Callable[..., Tree]:
     def forward(*arguments):
       value = equation(*arguments)
-      return value, (arguments, kept(value, *arguments))
+      return value, (arguments, residuals(value, *arguments))
 
     written = jax.custom_vjp(equation)
     written.defvjp(
-      forward, lambda saved, cotangent: backward(saved[0], cotangent, *saved[1])
+      forward,
+      lambda saved, cotangent: backward(saved[0], cotangent, *saved[1]),
     )
 
     signature = inspect.signature(equation)
@@ -104,24 +105,6 @@ def with_backward(
   return decorate
 
 
-def keep(x: Tree) -> Tree:
-  """Marks what `sparing` keeps, and returns the same values."""
-  return checkpoint_name(x, _KEPT)
-
-
-def sparing(part: Callable[..., Tree]) -> Callable[..., Tree]:
-  """Makes a part of a core's step keep less for its backward pass.
-
-  What JAX keeps of a step is several times a core's state: more than half of
-  the memory that going back takes. To write and read it takes no less time than
-  to compute it again. Kept are the arguments, and what `keep` marks: small
-  arrays whose making is long. Off, it is the part itself.
-  """
-  if not _is_on.value:
-    return part
-  # Nothing hides what is done again from XLA: in a scan it cannot be merged.
-  return jax.checkpoint(
-    part,
-    prevent_cse=False,
-    policy=jax.checkpoint_policies.save_only_these_names(_KEPT),
-  )
+def saved(x: Tree) -> Tree:
+  """Marks values that `scan.rematerialised` saves, and returns them."""
+  return checkpoint_name(x, SAVED)

@@ -1,10 +1,11 @@
 """Backward passes of the cores' equations, written out for speed alone.
 
-Going back through the DNC's allocation and links, for instance, what JAX
-derives takes several times as many small operations, and keeps more arrays of
-every time step. Each function is given the arguments of the equation of its
-name and the cotangent of its value, and returns the cotangents of the
-arguments. `derivatives.with_backward` puts them to use, and says what is on.
+Through the DNC's allocation and links, for instance, JAX's own backward pass
+has several times as many small operations, and saves more arrays at every time
+step. Each function takes the arguments of the equation of its name and the
+cotangent of its value, and returns the cotangents of the arguments.
+`derivatives.with_backward` joins the two; without it and this file all values
+stay the same.
 """
 
 import functools
@@ -19,7 +20,7 @@ Array = jax.Array
 def product(
   arguments: tuple[Array, Array], cotangent: Array, transposed: Array
 ) -> tuple[Array, Array]:
-  """Differentiates `products.product`, given the transposed kernel."""
+  """Differentiates `scan.product`, given the transposed kernel."""
   x, _ = arguments
   rows, back = (each.reshape(-1, each.shape[-1]) for each in (x, cotangent))
   return cotangent @ transposed, rows.T @ back
@@ -38,7 +39,7 @@ def cosine_similarity(
     jnp.sqrt(jnp.square(vectors).sum(-1) + epsilon) for vectors in arguments
   )
   key_norms, slot_norms = key_norms[..., None], slot_norms[..., None, :]
-  # Of the products of keys and slots, then of the norms they are divided by.
+  # Cotangents of the products of keys and slots, then of their norms.
   of_products = cotangent / (key_norms * slot_norms + epsilon)
   shrinking = of_products * similarity
   of_key_norms = (shrinking * slot_norms).sum(-1)[..., None] / key_norms
@@ -59,10 +60,10 @@ def softmax(
   return (weights * (cotangent - mean),)
 
 
-def by_slot(
+def take_by_age(
   arguments: tuple[Array, Array], cotangent: Array
 ) -> tuple[Array, None]:
-  """Differentiates `reading.by_slot`, whose map is its own inverse."""
+  """Differentiates `mixed_reads.by_slot`, which is its own inverse."""
   _, age = arguments
   return jnp.take_along_axis(cotangent, age, axis=-1), None
 
@@ -72,13 +73,13 @@ def free_slots(
 ) -> tuple[Array, Array, Array]:
   """Differentiates `allocation.free_slots`."""
   usage, gates, weights = arguments
-  kept = 1.0 - gates[..., None] * weights
-  heads = [kept[..., head, :] for head in range(kept.shape[-2])]
-  lost = -cotangent * usage
-  # Each head's factor left out of the product: a quotient would be 0/0 where
-  # a slot was freed.
+  retained = 1.0 - gates[..., None] * weights
+  heads = [retained[..., head, :] for head in range(retained.shape[-2])]
+  start = -cotangent * usage
+  # The product of all other heads' factors: a quotient would be 0/0 where a
+  # slot was freed.
   others = [
-    math.prod((*heads[:head], *heads[head + 1 :]), start=lost)
+    math.prod((*heads[:head], *heads[head + 1 :]), start=start)
     for head in range(len(heads))
   ]
   others = jnp.stack(others, axis=-2)
@@ -99,14 +100,14 @@ def allocate(
   freer = jnp.cumprod(
     jnp.concatenate([one, ordered[..., :-1]], axis=-1), axis=-1
   )
-  given = freer * jnp.take_along_axis(cotangent, order, axis=-1)
-  # Slot j has a factor u_j in the weights of all slots that are less free.
+  of_ordered = freer * jnp.take_along_axis(cotangent, order, axis=-1)
+  # The weights of all slots that are less free than slot j have a factor u_j.
   later = jax.lax.cumsum(
-    given * (1.0 - ordered), axis=given.ndim - 1, reverse=True
+    of_ordered * (1.0 - ordered), axis=of_ordered.ndim - 1, reverse=True
   )
   none = jnp.zeros_like(later[..., :1])
   later = jnp.concatenate([later[..., 1:], none], axis=-1)
-  of_usage = jnp.take_along_axis(later / ordered - given, rank, axis=-1)
+  of_usage = jnp.take_along_axis(later / ordered - of_ordered, rank, axis=-1)
   return of_usage, None, None
 
 
@@ -118,16 +119,18 @@ def update_link(
   diagonal = jnp.eye(link.shape[-1], dtype=bool)
   diagonal = jnp.broadcast_to(diagonal, link.shape)
   cotangent = jnp.where(diagonal, 0.0, cotangent)
-  # Sums over rows and columns as products, which CPUs are far faster at; as
-  # exact as sums, where an accelerator would round what it multiplies.
+  # Sums over rows and columns are written as products, which are far faster on
+  # CPUs, and in the highest precision, so that accelerators do not round them.
   multiply = functools.partial(jnp.einsum, precision='highest')
   rows = functools.partial(multiply, '...ij,...j->...i')
   columns = functools.partial(multiply, '...ij,...i->...j')
-  lost, one = cotangent * link, jnp.ones_like(weights)
+  of_factor, one = cotangent * link, jnp.ones_like(weights)
   to, since = weights[..., :, None], weights[..., None, :]
   return (
     (1.0 - to - since) * cotangent,
-    rows(cotangent, precedence) - rows(lost, one) - columns(lost, one),
+    rows(cotangent, precedence)
+    - rows(of_factor, one)
+    - columns(of_factor, one),
     columns(cotangent, weights),
   )
 
@@ -139,10 +142,10 @@ def follow_links(
   link, weights = arguments
   forward, backward = cotangents
   weights = jnp.broadcast_to(weights[..., None, :], forward.shape)
-  # The link's gradient in one product, since it is the largest array.
+  # The link is the largest array, so its gradient is one product.
   to = jnp.concatenate([forward, weights], axis=-3)
   since = jnp.concatenate([weights, backward], axis=-3)
-  # So written, the small array is transposed, and not the link.
+  # Written so that the small array is transposed, not the link.
   along_rows = jnp.einsum(
     '...hij,...hjr->...ir', link, jnp.moveaxis(backward, -3, -1)
   ).swapaxes(-1, -2)

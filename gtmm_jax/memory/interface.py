@@ -1,29 +1,31 @@
-"""From the controller to the memory: keys, words, interface, and a step."""
+"""From the controller's output to what it asks of its memory.
+
+Parts of an interface are described by `Part`s in a `NamedTuple`, and come back
+as arrays in the same `NamedTuple`, not yet activated.
+"""
 
 import math
-from collections.abc import Callable, Mapping
-from typing import Any, NamedTuple, get_args
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 from flax import linen as nn
 
-from gtmm_jax.memory import addressing, contract, derivatives, products
-from gtmm_jax.memory.lstm import LSTM
+from gtmm_jax.memory import addressing, contract, scan
 
 Array = jax.Array
-# Of h_t in what a latent is stored with: at the start an LSTM's output is small
-# beside latents of variance one, and counted once it would tell frames apart,
-# but not places, which only the controller knows.
+# The weight of h_t in what a latent is stored with. At the start an LSTM's
+# output is small beside latents of variance one; counted once, it would tell
+# frames apart, but not places, which only the controller knows.
 CONTROLLER_WEIGHT = 4.0
 
 
 class Part(NamedTuple):
-  """One named part of an interface.
+  """One part of an interface.
 
   Attributes:
-    shape: of what it holds for one time step.
-    bias: at the start; a number, or one for each of the last axis.
+    shape: its shape at one time step, without batch axes.
+    bias: at the start; a number, or one for each entry of the last axis.
     starts_at_zero: whether its kernel is zero at the start.
   """
 
@@ -32,41 +34,37 @@ class Part(NamedTuple):
   starts_at_zero: bool = False
 
 
-class Asked(NamedTuple):
-  """What a controller asks of its memory in one step.
+class Words(NamedTuple):
+  """The words that a controller seeks and writes in one step.
 
   Attributes:
     read_keys: [..., R, W].
-    write_vectors: [..., H, W]; None where there are no write heads.
-    tag: to be carried to the next step, [..., W - Z]; None without latents.
-    parts: name -> [..., *shape], not yet activated.
+    write_vectors: [..., H, W]; None without write heads.
   """
 
   read_keys: Array
   write_vectors: Array | None
-  tag: Array | None
-  parts: dict[str, Array]
 
 
 class Interface(nn.Module):
-  """From the controller's output to everything that it asks of its memory.
+  """A map from the controller's output to words and to an interface's parts.
 
   Without latents (`latent_size` 0) all of it is one linear map of h_t, as in
   the papers of NTM and DNC.
 
-  With them, a word written at t is [z_{t-1}, tag_{t-1}]: the latent beside a
+  With latents, a word written at t is [z_{t-1}, tag_{t-1}]: the latent beside a
   tag that was made a step earlier, before that latent was known, tag_t =
   A [4 h_t, z_{t-1}]. A read key starts as the same question without its answer,
   [0, tag_t], plus a correction B [h_t, z_{t-1}] that is zero at first. So a
   situation that comes again finds what followed it (Gemici et al. 2017 say of
   navigation that these memories "collocate the new memories with context
-  information", and leave open how). All heads are given the same word.
+  information", and leave open how). All write heads write the same word.
 
   Attributes:
     word_size: W, above Z.
     read_heads: R, number of read keys.
     write_heads: H, number of write vectors.
-    parts: name -> shape and initial bias of what else is asked.
+    parts: a NamedTuple of `Part`s, nested ones included; None is no part.
     latent_size: Z.
     activation: of keys and write vectors that are linear in h_t alone.
   """
@@ -74,13 +72,24 @@ class Interface(nn.Module):
   word_size: int
   read_heads: int
   write_heads: int
-  parts: Mapping[str, Part]
+  parts: Any
   latent_size: int = 0
   activation: contract.Activation = 'identity'
 
   @nn.compact
-  def __call__(self, h: Array, inputs: Array, tag_tm1: Array | None) -> Asked:
-    """From h_t [..., H], inputs [..., Z + A] and tag_{t-1} to what is asked."""
+  def __call__(
+    self, h: Array, inputs: Array, tag_tm1: Array | None
+  ) -> tuple[Words, Any, Array | None]:
+    """Computes what the controller asks.
+
+    Args:
+      h: h_t, [..., C].
+      inputs: [..., Z + A].
+      tag_tm1: tag_{t-1}, [..., W - Z]; None without latents.
+
+    Returns:
+      The words, the parts as arrays [..., *shape], and tag_t.
+    """
     if self.latent_size:
       latent = inputs[..., : self.latent_size]
       word = jnp.concatenate([latent, tag_tm1], axis=-1)
@@ -88,30 +97,25 @@ class Interface(nn.Module):
         word[..., None, :], (*h.shape[:-1], self.write_heads, self.word_size)
       )
       read_keys, tag = self._question(h, latent)
-      return Asked(read_keys, write_vectors, tag, linear(h, self.parts))
-    size = self.word_size
-    words = {'read_keys': Part((self.read_heads, size))}
-    if self.write_heads:
-      words['write_vectors'] = Part((self.write_heads, size))
-    raw = linear(h, {**words, **self.parts})
-    asked = {name: activate(raw.pop(name), self.activation) for name in words}
-    return Asked(asked['read_keys'], asked.get('write_vectors'), tag_tm1, raw)
+      return Words(read_keys, write_vectors), linear(h, self.parts), tag
+    words = Words(
+      Part((self.read_heads, self.word_size)),
+      Part((self.write_heads, self.word_size)) if self.write_heads else None,
+    )
+    words, parts = linear(h, (words, self.parts))
+    words = jax.tree.map(lambda x: activate(x, self.activation), words)
+    return words, parts, tag_tm1
 
   def _question(self, h: Array, latent: Array) -> tuple[Array, Array]:
-    """Read keys [..., R, W] and tag [..., W - Z]."""
+    """Makes read keys [..., R, W] and tag_t [..., W - Z]."""
     seen = jnp.concatenate([h, latent], axis=-1)
     known = jnp.concatenate([CONTROLLER_WEIGHT * h, latent], axis=-1)
-    tag = nn.Dense(
-      self.word_size - self.latent_size,
-      dtype=h.dtype,
-      dot_general=products.dot_general,
-      name='tag',
-    )(known)
-    correction = nn.Dense(
+    tag_size = self.word_size - self.latent_size
+    tag = scan.dense(tag_size, dtype=h.dtype, name='tag')(known)
+    correction = scan.dense(
       self.read_heads * self.word_size,
       kernel_init=nn.initializers.zeros,
       dtype=h.dtype,
-      dot_general=products.dot_general,
       name='read_keys',
     )(seen)
     question = jnp.concatenate([jnp.zeros_like(latent), tag], axis=-1)
@@ -119,24 +123,23 @@ class Interface(nn.Module):
     return question[..., None, :] + correction.reshape(shape), tag
 
 
-def linear(
-  x: Array, parts: Mapping[str, Part], name: str = 'linear'
-) -> dict[str, Array]:
-  """One linear map, cut into parts; in the compact call of a module.
+def linear(x: Array, parts: Any, name: str = 'linear') -> Any:
+  """Maps `x` linearly to all parts with one product, in a compact call.
 
   Args:
     x: [..., I].
-    parts: name -> shape, and how it starts.
+    parts: a tree of `Part`s, such as a NamedTuple; None is no part.
     name: of the layer.
 
   Returns:
-    name -> [..., *shape].
+    The same tree of arrays [..., *shape].
   """
-  sizes = [math.prod(part.shape) for part in parts.values()]
+  leaves, tree = jax.tree.flatten(parts, is_leaf=lambda x: isinstance(x, Part))
+  sizes = [math.prod(part.shape) for part in leaves]
 
   def initial_kernel(key, shape, dtype=jnp.float32):
     kernel = nn.initializers.lecun_normal()(key, shape, dtype)
-    is_used = [not part.starts_at_zero for part in parts.values()]
+    is_used = [not part.starts_at_zero for part in leaves]
     used = jnp.repeat(
       jnp.array(is_used, dtype),
       jnp.array(sizes),
@@ -148,87 +151,42 @@ def linear(
     del key
     biases = [
       jnp.broadcast_to(jnp.asarray(part.bias, dtype), part.shape).reshape(-1)
-      for part in parts.values()
+      for part in leaves
     ]
     return jnp.concatenate(biases).reshape(shape)
 
-  flat = nn.Dense(
+  flat = scan.dense(
     sum(sizes),
     kernel_init=initial_kernel,
     bias_init=initial_bias,
     dtype=x.dtype,
-    dot_general=products.dot_general,
     name=name,
   )(x)
   ends = [sum(sizes[: n + 1]) for n in range(len(sizes) - 1)]
   pieces = jnp.split(flat, ends, axis=-1)
-  return {
-    name: piece.reshape(*x.shape[:-1], *part.shape)
-    for (name, part), piece in zip(parts.items(), pieces, strict=True)
-  }
-
-
-def advance(
-  cell: nn.Module,
-  carry: Any,
-  inputs: Array,
-  ask: Callable[[Array, Array, Array | None], tuple[Any, Array | None]],
-  access: Callable[[Any, Any], Any],
-) -> tuple[Any, Array]:
-  """One step of a core that writes words, in its compact call.
-
-  h_t = LSTM(h_{t-1}, [inputs_t, reads_{t-1}]); what is asked comes from h_t;
-  the memory is written and read; the context is [reads_t, h_t].
-
-  Args:
-    cell: an NTM, LRU or DNC.
-    carry: its state.
-    inputs: [..., I].
-    ask: from h_t, inputs and tag_{t-1} to what is asked, and the tag.
-    access: from a state and what is asked to the next state.
-
-  Returns:
-    The state after the step, and the context `[..., R W + controller_size]`.
-
-  Raises:
-    ValueError: if settings, carry or inputs make no sense.
-  """
-  inputs = contract.require_sense(cell, carry, inputs)
-  carry = contract.begin(cell, carry)
-  controller, h = LSTM(cell.controller_size, name='controller')(
-    carry.controller,
-    jnp.concatenate(
-      [inputs, contract.beside_one_another(carry.reads)], axis=-1
-    ),
+  return jax.tree.unflatten(
+    tree,
+    [
+      piece.reshape(*x.shape[:-1], *part.shape)
+      for part, piece in zip(leaves, pieces, strict=True)
+    ],
   )
-  asked, tag = ask(h, inputs, carry.tag)
-  state = derivatives.sparing(access)(carry, asked)
-  context = jnp.concatenate(
-    [contract.beside_one_another(state.reads), h], axis=-1
-  )
-  state = state._replace(controller=controller, tag=tag, calls=carry.calls + 1)
-  return state, context
 
 
 def activate(x: Array, activation: contract.Activation) -> Array:
-  """Keys and written vectors: as they are, or between -1 and 1."""
+  """Returns keys or written vectors as they are, or between -1 and 1."""
   return jnp.tanh(x) if activation == 'tanh' else x
 
 
 def strengthen(x: Array, strength: contract.Strength) -> Array:
-  """Key strengths: softplus(x) > 0, or oneplus(x) >= 1.
-
-  Raises:
-    ValueError: if `strength` is neither.
-  """
-  contract.require_one_of('strength', strength, get_args(contract.Strength))
+  """Returns key strengths, softplus(x) > 0 or oneplus(x) >= 1."""
   if strength == 'oneplus':
     return addressing.oneplus(x)
   return jax.nn.softplus(x)
 
 
 def strength_bias(initial: float, strength: contract.Strength) -> float:
-  """The x for which `strengthen` gives `initial`, a number above 1."""
+  """Returns the x for which `strengthen` gives `initial`, a number above 1."""
   value = initial - 1.0 if strength == 'oneplus' else initial
   return value + math.log1p(-math.exp(-value))
 

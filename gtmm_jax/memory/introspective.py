@@ -1,15 +1,15 @@
 """The introspection network: a first-in-first-out store read by position.
 
-Gemici et al. 2017, section 3.1.
+Gemici et al. 2017, section 3.1, https://arxiv.org/abs/1702.04649.
 """
 
-from typing import Literal, NamedTuple, get_args
+from typing import Literal, NamedTuple
 
 import jax
 import jax.numpy as jnp
 from flax import linen as nn
 
-from gtmm_jax.memory import addressing, contract, products
+from gtmm_jax.memory import addressing, contract, scan
 from gtmm_jax.memory.lstm import LSTM, LSTMState
 
 Array = jax.Array
@@ -22,11 +22,11 @@ class IntrospectiveState(NamedTuple):
 
   Attributes:
     controller: the LSTM's state.
-    memory: stored latents [..., N, Z].
+    memory: M, stored latents [..., N, Z].
     calls: how many inputs the core has seen, int32 [...].
-    read_weights: the last attention weights [..., R, N]; each head's sum to
-      one, or are all zero where nothing was stored yet.
-    gates: the last gates of the reads in (0, 1), [..., R, Z].
+    read_weights: w_t, [..., R, N]; each head's sum to one, or are all zero
+      before anything is stored.
+    gates: sigmoid(g_t), of the reads, [..., R, Z].
   """
 
   controller: LSTMState
@@ -37,7 +37,7 @@ class IntrospectiveState(NamedTuple):
 
 
 class Introspective(nn.RNNCellBase):
-  """Stores latents as they come and learns only from where to read.
+  """A store of latents as they come, which learns only where to read.
 
   At step t it stores z_{t-1}, updates its controller and reads:
 
@@ -47,19 +47,19 @@ class Introspective(nn.RNNCellBase):
     context = [phi^1_t * sigmoid(g^1_t), ..., phi^R_t * sigmoid(g^R_t)]
 
   with g_t a linear map of h_t. The paper writes g_{t-1} in its formula and
-  leaves what it depends on open; we take the state that chose the weights.
+  leaves open what it depends on; here it is the state that chose the weights.
 
   Attributes:
     latent_size: Z, the first Z features of the input are stored.
-    slots: N, where more arrive the oldest goes.
+    slots: N; when full, the oldest latent is overwritten.
     read_heads: R.
     controller_size: units of the LSTM.
     attention_size: hidden units of the attention network.
     attention: 'linear' (the paper's), 'softmax' or 'gaussian'.
-    order: what slot n holds: 'age', the latent of n + 1 steps ago; 'arrival',
-      the n-th latent to arrive (after N of them, slot 0 is written again).
+    order: of the slots: by 'age', slot n holds the latent of n + 1 steps ago;
+      by 'arrival', the n-th latent to arrive (a ring buffer of N).
     stores_first_input: whether the first input of a sequence is a latent.
-      In the temporal VAE it is z_0 = 0, a placeholder, and is not stored.
+      In the temporal VAE it is z_0 = 0, a placeholder, and not stored.
   """
 
   latent_size: int
@@ -71,12 +71,14 @@ class Introspective(nn.RNNCellBase):
   order: Order = 'age'
   stores_first_input: bool = False
 
+  num_feature_axes = 1
+
   @nn.compact
   def __call__(
     self, carry: IntrospectiveState, inputs: Array
   ) -> tuple[IntrospectiveState, Array]:
     """Stores, updates, reads: `inputs [..., Z + A]` -> context `[..., R Z]`."""
-    inputs = contract.require_sense(self, carry, inputs)
+    inputs = contract.check_call(self, carry, inputs)
     stored = carry.calls + int(self.stores_first_input)
     memory = self._store(carry.memory, inputs[..., : self.latent_size], stored)
     controller, h = LSTM(self.controller_size, name='controller')(
@@ -85,33 +87,29 @@ class Introspective(nn.RNNCellBase):
     read_weights = self._attend(h, stored)
     gates = nn.sigmoid(self._heads(h, self.latent_size, 'gates'))
     retrieved = jnp.einsum('...rn,...nz->...rz', read_weights, memory)
-    context = contract.beside_one_another(retrieved * gates)
+    context = contract.flatten_heads(retrieved * gates)
     state = IntrospectiveState(
       controller, memory, carry.calls + 1, read_weights, gates
     )
     return state, context
 
   def _store(self, memory: Array, latent: Array, stored: Array) -> Array:
-    """Puts `latent` in as number `stored` (from 1; 0 is a placeholder's)."""
+    """Stores a latent as number `stored`, from 1; number 0 is a placeholder."""
     if self.order == 'arrival':
-      return contract.put_in_turn(memory, latent, stored)
-    # A placeholder moves on hidden, and falls out before it would be shown.
+      return contract.write_to_ring(memory, latent, stored)
+    # A placeholder is masked, and overwritten before it would be read.
     return jnp.concatenate([latent[..., None, :], memory[..., :-1, :]], axis=-2)
 
   def _attend(self, h: Array, stored: Array) -> Array:
-    """Read weights [..., R, N] over the slots that hold something."""
+    """Returns read weights [..., R, N] over the slots that hold a latent."""
     stored = stored[..., None]
     holds = addressing.counting(self.slots, stored) < stored
     mask = jnp.broadcast_to(
       holds[..., None, :], (*h.shape[:-1], self.read_heads, self.slots)
     )
-    hidden = nn.Dense(
-      self.attention_size,
-      dtype=h.dtype,
-      dot_general=products.dot_general,
-      name='attention_hidden',
-    )(h)
-    hidden = nn.relu(hidden)
+    hidden = nn.relu(
+      scan.dense(self.attention_size, dtype=h.dtype, name='attention_hidden')(h)
+    )
     if self.attention == 'gaussian':
       raw = self._heads(hidden, 2, 'attention')
       center = self.slots * nn.sigmoid(raw[..., 0])
@@ -124,23 +122,16 @@ class Introspective(nn.RNNCellBase):
     return addressing.linear_attention(logits, mask)
 
   def _heads(self, h: Array, size: int, name: str) -> Array:
-    """A linear map of `h` for each read head, [..., R, size]."""
-    flat = nn.Dense(
-      self.read_heads * size,
-      dtype=h.dtype,
-      dot_general=products.dot_general,
-      name=name,
-    )(h)
+    """Maps `h` linearly to each read head's values, [..., R, size]."""
+    flat = scan.dense(self.read_heads * size, dtype=h.dtype, name=name)(h)
     return flat.reshape(*h.shape[:-1], self.read_heads, size)
 
   @nn.nowrap
   def initialize_carry(
     self, rng: Array, input_shape: tuple[int, ...]
   ) -> IntrospectiveState:
-    """An empty store with the leading axes of `input_shape`."""
-    contract.require_sizes(self, 'latent_size')
-    contract.require_one_of('attention', self.attention, get_args(Attention))
-    contract.require_one_of('order', self.order, get_args(Order))
+    """Makes an empty store for inputs of `input_shape`."""
+    contract.check_settings(self)
     batch = input_shape[:-1]
     heads = (*batch, self.read_heads)
     return IntrospectiveState(
@@ -152,8 +143,3 @@ class Introspective(nn.RNNCellBase):
       read_weights=contract.zeros(*heads, self.slots),
       gates=contract.zeros(*heads, self.latent_size),
     )
-
-  @property
-  def num_feature_axes(self) -> int:
-    """One: inputs are vectors."""
-    return 1

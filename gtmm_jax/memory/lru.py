@@ -1,18 +1,20 @@
-"""Memory with least-recently-used access.
+"""Memory with least recently used access (LRU).
 
-Santoro et al. 2016, section 3.2, as the memory of Gemici et al. 2017, section
-3.2.
+Santoro et al. 2016, section 3.2, https://arxiv.org/abs/1605.06065, as the
+memory of Gemici et al. 2017, section 3.2. Equation numbers are those of the
+former. It is not the Linear Recurrent Unit of the same initials.
 """
 
 import functools
 import numbers
-from typing import Literal, NamedTuple, get_args
+from typing import Literal, NamedTuple
 
 import jax
 import jax.numpy as jnp
 from flax import linen as nn
 
-from gtmm_jax.memory import addressing, allocation, contract, interface
+from gtmm_jax.memory import addressing, allocation, contract, interface, scan
+from gtmm_jax.memory.interface import Part
 from gtmm_jax.memory.lstm import LSTM, LSTMState
 
 Array = jax.Array
@@ -26,21 +28,21 @@ _FIRST_MEMORY = 1e-6
 
 
 class LRUInterface(NamedTuple):
-  """What the controller asks of the memory in one step, activated.
+  """All that the controller asks of the memory in one step, activated.
 
   Attributes:
-    keys: of the n read heads, [..., n, W].
-    strengths: of the keys, >= 0, [..., n]; the paper's are all one.
+    keys: k_t of the n read heads, [..., n, W].
     write_vectors: what the n write heads write, [..., n, W]; the paper's are
       the keys.
-    gates: sigmoid(alpha), 1 writes where was read, 0 to the least used slots,
-      [..., n].
+    gates: sigmoid(alpha); 1 writes to the slots read last, 0 to the least used
+      ones (eq. 7), [..., n].
+    strengths: of the keys, >= 0, [..., n]; the paper's are all one.
   """
 
   keys: Array
-  strengths: Array
   write_vectors: Array
   gates: Array
+  strengths: Array
 
 
 class LRUState(NamedTuple):
@@ -48,14 +50,15 @@ class LRUState(NamedTuple):
 
   Attributes:
     controller: the LSTM's state.
-    memory: [..., N, W].
-    usage: >= 0, [..., N].
-    read_weights: [..., n, N]; each head's sum to one.
-    write_weights: [..., n, N]; they sum to sigmoid(alpha) sum_i w^r_{t-1}[i] +
-      (1 - sigmoid(alpha)) n.
-    reads: what was read last, [..., n, W].
-    gates: sigmoid(alpha) of the last step, [..., n].
-    tag: of the last step, [..., W - Z]; None unless latents are stored.
+    memory: M_t, [..., N, W].
+    usage: w^u_t >= 0 (eq. 5), [..., N].
+    read_weights: w^r_t, [..., n, N]; each head's sum to one.
+    write_weights: w^w_t, [..., n, N]; they sum to sigmoid(alpha) sum_i
+      w^r_{t-1}[i] + (1 - sigmoid(alpha)) n.
+    reads: r_t (eq. 4), [..., n, W].
+    gates: sigmoid(alpha) of this step, [..., n].
+    tag: tag_t (see `interface.Interface`), [..., W - Z]; None unless latents
+      are stored.
     calls: how many inputs the core has seen, int32 [...].
   """
 
@@ -77,28 +80,28 @@ def access(
   reads: contract.Reads = 'after',
   decay: float = 0.95,
 ) -> LRUState:
-  """One step of the memory: writes to what was read or least used, and reads.
+  """Writes to the slots read last or least used, and reads (eqs. 2-8).
 
   Exactly n slots, the number of heads, count as least used, one vector for all
   write heads; the least used of them is set to zero before the write, one slot
   whatever n. The write uses the read weights of the step before.
 
   Args:
-    state: of the step before; controller, tag and calls are passed on.
+    state: after the step before; controller, tag and calls are passed on.
     asked: of this step.
-    reads: 'after' the write, from M_t (Santoro et al. 2016, eqs. 2-4), or
-      'before' it, from M_{t-1} (Gemici et al. 2017, section 3.2).
+    reads: 'after' the write, from M_t (the paper's), or 'before' it, from
+      M_{t-1} (Gemici et al. 2017, section 3.2).
     decay: of the usage, the paper's gamma.
 
   Returns:
     The state after the step.
   """
-  slots = allocation.least_used(state.usage, asked.gates.shape[-1])
+  least_used = allocation.least_used(state.usage, asked.gates.shape[-1])
   write_weights = addressing.interpolate(
-    asked.gates, state.read_weights, slots.sum(-2, keepdims=True)
+    asked.gates, state.read_weights, least_used.sum(-2, keepdims=True)
   )
-  kept = state.memory * (1.0 - slots[..., 0, :, None])
-  memory = kept + jnp.einsum(
+  erased = state.memory * (1.0 - least_used[..., 0, :, None])
+  memory = erased + jnp.einsum(
     '...hn,...hw->...nw', write_weights, asked.write_vectors
   )
   source = memory if reads == 'after' else state.memory
@@ -118,27 +121,33 @@ def access(
 class LRU(nn.RNNCellBase):
   """An LSTM with a memory that overwrites what was not used for longest.
 
-  h_t = LSTM(h_{t-1}, [inputs_t, reads_{t-1}]); one linear map of h_t gives the
-  interface; `access` writes and reads; the context is [reads_t, h_t]. Each read
-  head has a write head.
+  For each of n pairs of a read and a write head:
+
+    h_t = LSTM(h_{t-1}, [x_t, r_{t-1}])
+    k_t, alpha = linear(h_t)
+    w^lu_{t-1} = 1 at the n slots of least w^u_{t-1}, else 0         (eq. 6)
+    g = sigmoid(alpha),  w^w_t = g w^r_{t-1} + (1 - g) w^lu_{t-1}    (eq. 7)
+    M_t = M_{t-1}, its least used slot erased, + w^w_t k_t           (eq. 8)
+    w^r_t = softmax_n(cos(k_t, M_t[n]))                              (eqs. 2, 3)
+    r_t = w^r_t . M_t                                                (eq. 4)
+    w^u_t = gamma w^u_{t-1} + w^r_t + w^w_t, summed over heads       (eq. 5)
+    context = [r_t, h_t]
 
   Attributes:
     slots: N, at least n.
     word_size: W.
     read_heads: n.
     controller_size: units of the LSTM.
-    latent_size: Z. Where it is above 0, the words are [z_{t-1}, tag_{t-1}] with
-      z_{t-1} the first Z inputs (see `interface.Interface`); else keys and
-      write vectors are linear in h_t, as in the paper.
+    latent_size: Z. Above 0, words hold the first Z inputs, z_{t-1} (see
+      `interface.Interface`); at 0 they are linear in h_t, as in the paper.
     write_vector: 'key', each head writes its read key (the paper's), or
       'separate'. Words of latents are always separate.
     reads: 'after' or 'before' the write (see `access`).
     strength: of keys, 'none', all one (the paper's), or learned, 'softplus' or
       'oneplus'.
     initial_strength: of learned ones at the start, above 1.
-    key_activation: of keys and write vectors that are linear in h_t: 'identity'
-      or 'tanh'.
-    decay: of the usage.
+    key_activation: of words linear in h_t, 'identity' or 'tanh'.
+    decay: gamma, of the usage.
     initial_memory: 'constant', 1e-6, or 'learned'.
   """
 
@@ -155,67 +164,72 @@ class LRU(nn.RNNCellBase):
   decay: float = 0.95
   initial_memory: contract.InitialMemory = 'constant'
 
+  num_feature_axes = 1
+
   @nn.compact
   def __call__(self, carry: LRUState, inputs: Array) -> tuple[LRUState, Array]:
     """Advances: `inputs [..., I]` -> context `[..., n W + controller_size]`."""
-    self._check()
-    step = functools.partial(access, reads=self.reads, decay=self.decay)
-    return interface.advance(self, carry, inputs, self._ask, step)
-
-  def _check(self) -> None:
-    """Raises where settings that are the LRU's own make no sense."""
-    contract.require_one_of(
-      'write_vector', self.write_vector, get_args(WriteVector)
+    inputs = contract.check_call(self, carry, inputs)
+    carry = contract.with_initial_memory(self, carry)
+    reads_tm1 = contract.flatten_heads(carry.reads)
+    controller, h = LSTM(self.controller_size, name='controller')(
+      carry.controller, jnp.concatenate([inputs, reads_tm1], axis=-1)
     )
-    contract.require_one_of('strength', self.strength, get_args(KeyStrength))
-    if self.read_heads > self.slots:
-      raise ValueError(
-        f'read_heads is {self.read_heads} and slots {self.slots}; each head '
-        f'writes to a slot of its own, so there must be as many slots.'
-      )
+    asked, tag = self._ask(h, inputs, carry.tag)
+    step = functools.partial(access, reads=self.reads, decay=self.decay)
+    state = scan.rematerialised(step)(carry, asked)
+    context = jnp.concatenate([contract.flatten_heads(state.reads), h], axis=-1)
+    calls = carry.calls + 1
+    return state._replace(controller=controller, tag=tag, calls=calls), context
 
   def _ask(
     self, h: Array, inputs: Array, tag_tm1: Array | None
   ) -> tuple[LRUInterface, Array | None]:
-    """The interface of this step, and its tag."""
+    """Computes the interface of this step, and its tag."""
     heads = self.read_heads
     is_learned = self.strength != 'none'
     writes_key = self.write_vector == 'key' and not self.latent_size
-    parts = {'gates': interface.Part((heads,), _GATE_BIAS)}
+    strength_part = None
     if is_learned:
       bias = interface.strength_bias(self.initial_strength, self.strength)
-      parts['strengths'] = interface.Part((heads,), bias)
-    asked = interface.Interface(
-      word_size=self.word_size,
-      read_heads=heads,
-      write_heads=0 if writes_key else heads,
-      parts=parts,
-      latent_size=self.latent_size,
-      activation=self.key_activation,
+      strength_part = Part((heads,), bias)
+    parts = LRUInterface(
+      keys=None,
+      write_vectors=None,
+      gates=Part((heads,), _GATE_BIAS),
+      strengths=strength_part,
+    )
+    words, raw, tag = interface.Interface(
+      self.word_size,
+      heads,
+      0 if writes_key else heads,
+      parts,
+      self.latent_size,
+      self.key_activation,
       name='interface',
     )(h, inputs, tag_tm1)
-    gates = nn.sigmoid(asked.parts['gates'])
+    gates = nn.sigmoid(raw.gates)
     strengths = jnp.ones_like(gates)
     if is_learned:
-      strengths = interface.strengthen(asked.parts['strengths'], self.strength)
-    write_vectors = asked.read_keys if writes_key else asked.write_vectors
+      strengths = interface.strengthen(raw.strengths, self.strength)
+    write_vectors = words.read_keys if writes_key else words.write_vectors
     if self.latent_size:
       # All heads write the same word to the same slots: a share each, so that
-      # what is stored is one word.
+      # one word is stored.
       write_vectors = write_vectors / heads
-    return LRUInterface(
-      keys=asked.read_keys,
-      strengths=strengths,
-      write_vectors=write_vectors,
-      gates=gates,
-    ), asked.tag
+    return LRUInterface(words.read_keys, write_vectors, gates, strengths), tag
 
   @nn.nowrap
   def initialize_carry(
     self, rng: Array, input_shape: tuple[int, ...]
   ) -> LRUState:
-    """A blank memory with the leading axes of `input_shape`."""
-    contract.require_settings(self)
+    """Makes a blank memory for inputs of `input_shape`."""
+    contract.check_settings(self, 'latent_size')
+    if self.read_heads > self.slots:
+      raise ValueError(
+        f'read_heads is {self.read_heads} and slots {self.slots}; each head '
+        f'writes to a slot of its own, so there must be as many slots.'
+      )
     if not (isinstance(self.decay, numbers.Real) and 0 <= self.decay < 1):
       raise ValueError(
         f'decay is {self.decay!r}; it must be a number in [0, 1).'
@@ -234,8 +248,3 @@ class LRU(nn.RNNCellBase):
       tag=interface.initial_tag(batch, self.word_size, self.latent_size),
       calls=jnp.zeros(batch, jnp.int32),
     )
-
-  @property
-  def num_feature_axes(self) -> int:
-    """One: inputs are vectors."""
-    return 1

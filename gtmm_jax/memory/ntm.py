@@ -1,6 +1,7 @@
-"""The neural Turing machine.
+"""The neural Turing machine (NTM).
 
-Graves et al. 2014, as the memory of Gemici et al. 2017, section 3.2.
+Graves et al. 2014, https://arxiv.org/abs/1410.5401, as the memory of Gemici et
+al. 2017, section 3.2. Equation numbers are those of the former.
 """
 
 import functools
@@ -10,7 +11,8 @@ import jax
 import jax.numpy as jnp
 from flax import linen as nn
 
-from gtmm_jax.memory import addressing, contract, interface
+from gtmm_jax.memory import addressing, contract, interface, scan
+from gtmm_jax.memory.interface import Part
 from gtmm_jax.memory.lstm import LSTM, LSTMState
 
 Array = jax.Array
@@ -24,31 +26,32 @@ _FIRST_MEMORY = 1e-6
 
 
 class NTMHead(NamedTuple):
-  """Where heads are asked to point, activated; H heads, S shifts.
+  """Parameters that address the memory for H heads, with S shifts.
 
   Attributes:
-    keys: [..., H, W].
-    strengths: beta >= 0, [..., H].
-    gates: g in [0, 1], 1 takes the content's weights, 0 the last, [..., H].
-    shifts: distribution over shifts around 0, [..., H, S].
-    powers: gamma >= 1, [..., H].
+    strengths: beta >= 0, of the keys (eq. 5), [..., H].
+    gates: g in [0, 1], 1 takes the weights by content, 0 the last ones (eq. 7),
+      [..., H].
+    shifts: s, a distribution over shifts around 0 (eq. 8), [..., H, S].
+    powers: gamma >= 1, sharpens the weights (eq. 9), [..., H].
+    keys: k, compared with the slots (eq. 5), [..., H, W].
   """
 
-  keys: Array
   strengths: Array
   gates: Array
   shifts: Array
   powers: Array
+  keys: Array
 
 
 class NTMInterface(NamedTuple):
-  """What the controller asks of the memory in one step, activated.
+  """All that the controller asks of the memory in one step, activated.
 
   Attributes:
-    read: the read heads.
-    write: the write heads.
-    erase: in [0, 1], [..., H, W].
-    add: [..., H, W].
+    read: the R read heads.
+    write: the H write heads.
+    erase: e in [0, 1] (eq. 3), [..., H, W].
+    add: a (eq. 4), [..., H, W].
   """
 
   read: NTMHead
@@ -62,13 +65,14 @@ class NTMState(NamedTuple):
 
   Attributes:
     controller: the LSTM's state.
-    memory: [..., N, W].
-    read_weights: [..., R, N]; each head's sum to one.
-    write_weights: [..., H, N]; each head's sum to one.
-    reads: what was read last, [..., R, W].
-    read_gates: g of the last step, [..., R].
-    write_gates: g of the last step, [..., H].
-    tag: of the last step, [..., W - Z]; None unless latents are stored.
+    memory: M_t, [..., N, W].
+    read_weights: w_t of the read heads, [..., R, N]; each head's sum to one.
+    write_weights: w_t of the write heads, [..., H, N]; each head's sum to one.
+    reads: r_t (eq. 2), [..., R, W].
+    read_gates: g_t of the read heads, [..., R].
+    write_gates: g_t of the write heads, [..., H].
+    tag: tag_t (see `interface.Interface`), [..., W - Z]; None unless latents
+      are stored.
     calls: how many inputs the core has seen, int32 [...].
   """
 
@@ -84,12 +88,12 @@ class NTMState(NamedTuple):
 
 
 def address(memory: Array, weights_tm1: Array, head: NTMHead) -> Array:
-  """Weights by content and by place (Graves et al. 2014, eqs. 5-9).
+  """Computes weights by content and by place (eqs. 5-9).
 
   Args:
     memory: [..., N, W].
     weights_tm1: of the same heads, [..., H, N].
-    head: where they are asked to point.
+    head: the heads' parameters.
 
   Returns:
     Weights [..., H, N]; each head's sum to one.
@@ -99,24 +103,34 @@ def address(memory: Array, weights_tm1: Array, head: NTMHead) -> Array:
   return addressing.sharpen(addressing.shift(gated, head.shifts), head.powers)
 
 
-def _join(first: NTMHead, second: NTMHead) -> NTMHead:
-  """All heads of both, the first ones first."""
-  axes = NTMHead(keys=-2, strengths=-1, gates=-1, shifts=-2, powers=-1)
-  joined = map(
-    lambda pair, axis: jnp.concatenate(pair, axis=axis),
-    zip(first, second, strict=True),
+def _address_together(
+  state: NTMState, asked: NTMInterface
+) -> tuple[Array, Array]:
+  """Returns read and write weights on one memory, in half the time."""
+  axes = NTMHead(strengths=-1, gates=-1, shifts=-2, powers=-1, keys=-2)
+  heads = jax.tree.map(
+    lambda read, write, axis: jnp.concatenate([read, write], axis=axis),
+    asked.read,
+    asked.write,
     axes,
   )
-  return NTMHead(*joined)
+  weights_tm1 = jnp.concatenate(
+    [state.read_weights, state.write_weights], axis=-2
+  )
+  weights = address(state.memory, weights_tm1, heads)
+  read_weights, write_weights = jnp.split(
+    weights, [asked.read.gates.shape[-1]], axis=-2
+  )
+  return read_weights, write_weights
 
 
 def access(
   state: NTMState, asked: NTMInterface, *, reads: contract.Reads = 'before'
 ) -> NTMState:
-  """One step of the memory: reads and writes.
+  """Reads and writes: one step of the memory (eqs. 2-9).
 
   Args:
-    state: of the step before; controller, tag and calls are passed on.
+    state: after the step before; controller, tag and calls are passed on.
     asked: of this step.
     reads: 'before' the write, from M_{t-1}, or 'after' it, from M_t; the paper
       leaves it open. Writes are addressed on M_{t-1} either way.
@@ -125,13 +139,7 @@ def access(
     The state after the step.
   """
   if reads == 'before':
-    # All heads look at one memory: together they take half the time.
-    heads, count = _join(asked.read, asked.write), asked.read.gates.shape[-1]
-    weights_tm1 = jnp.concatenate(
-      [state.read_weights, state.write_weights], axis=-2
-    )
-    weights = address(state.memory, weights_tm1, heads)
-    read_weights, write_weights = jnp.split(weights, [count], axis=-2)
+    read_weights, write_weights = _address_together(state, asked)
   else:
     write_weights = address(state.memory, state.write_weights, asked.write)
   memory = addressing.erase_and_add(
@@ -154,8 +162,16 @@ def access(
 class NTM(nn.RNNCellBase):
   """An LSTM with a memory that is addressed by content and by moving on.
 
-  h_t = LSTM(h_{t-1}, [inputs_t, reads_{t-1}]); one linear map of h_t gives the
-  interface; `access` reads and writes; the context is [reads_t, h_t].
+  With * a circular convolution, for each read and write head:
+
+    h_t = LSTM(h_{t-1}, [x_t, r_{t-1}])
+    k, beta, g, s, gamma, e, a = linear(h_t), activated
+    w^c_t = softmax_n(beta cos(k, M_{t-1}[n]))                      (eqs. 5, 6)
+    w^g_t = g w^c_t + (1 - g) w_{t-1}                               (eq. 7)
+    w_t proportional to (w^g_t * s)^gamma                           (eqs. 8, 9)
+    r_t = w_t . M_{t-1}                                             (eq. 2)
+    M_t = M_{t-1} (1 - w_t e) + w_t a                               (eqs. 3, 4)
+    context = [r_t, h_t]
 
   Attributes:
     slots: N.
@@ -163,15 +179,13 @@ class NTM(nn.RNNCellBase):
     read_heads: R.
     write_heads: H.
     controller_size: units of the LSTM.
-    latent_size: Z. Where it is above 0, the words are [z_{t-1}, tag_{t-1}] with
-      z_{t-1} the first Z inputs (see `interface.Interface`); else add vectors
-      and keys are linear in h_t, as in the NTM's paper.
+    latent_size: Z. Above 0, words hold the first Z inputs, z_{t-1} (see
+      `interface.Interface`); at 0 they are linear in h_t, as in the paper.
     shift_range: how far a head moves in one step, in slots, either way.
     reads: 'before' or 'after' the write (see `access`).
-    strength: of keys, 'softplus' (in all programs) or 'oneplus'.
+    strength: of keys, 'softplus' or 'oneplus'.
     initial_strength: of keys at the start, above 1.
-    key_activation: of keys and add vectors that are linear in h_t: 'identity'
-      or 'tanh'; the paper leaves it open.
+    key_activation: of words linear in h_t, 'identity' or 'tanh'.
     initial_memory: 'constant', 1e-6, or 'learned'.
   """
 
@@ -188,76 +202,79 @@ class NTM(nn.RNNCellBase):
   key_activation: contract.Activation = 'identity'
   initial_memory: contract.InitialMemory = 'constant'
 
+  num_feature_axes = 1
+
   @nn.compact
   def __call__(self, carry: NTMState, inputs: Array) -> tuple[NTMState, Array]:
     """Advances: `inputs [..., I]` -> context `[..., R W + controller_size]`."""
+    inputs = contract.check_call(self, carry, inputs)
+    carry = contract.with_initial_memory(self, carry)
+    reads_tm1 = contract.flatten_heads(carry.reads)
+    controller, h = LSTM(self.controller_size, name='controller')(
+      carry.controller, jnp.concatenate([inputs, reads_tm1], axis=-1)
+    )
+    asked, tag = self._ask(h, inputs, carry.tag)
     step = functools.partial(access, reads=self.reads)
-    return interface.advance(self, carry, inputs, self._ask, step)
+    state = scan.rematerialised(step)(carry, asked)
+    context = jnp.concatenate([contract.flatten_heads(state.reads), h], axis=-1)
+    calls = carry.calls + 1
+    return state._replace(controller=controller, tag=tag, calls=calls), context
 
   def _ask(
     self, h: Array, inputs: Array, tag_tm1: Array | None
   ) -> tuple[NTMInterface, Array | None]:
-    """The interface of this step, and its tag."""
-    r, w = self.read_heads, self.write_heads
-    words = (w, self.word_size)
-    parts = {
-      **self._head('read', r, 0.0, _READ_SHIFT_BIAS),
-      **self._head('write', w, _WRITE_GATE_BIAS, _WRITE_SHIFT_BIAS),
-      'write_keys': interface.Part(words),
-      'erase': interface.Part(words),
-    }
-    asked = interface.Interface(
-      word_size=self.word_size,
-      read_heads=r,
-      write_heads=w,
-      parts=parts,
-      latent_size=self.latent_size,
-      activation=self.key_activation,
-      name='interface',
+    """Computes the interface of this step, and its tag."""
+    r, w, size = self.read_heads, self.write_heads, self.word_size
+    write = self._head(w, _WRITE_GATE_BIAS, _WRITE_SHIFT_BIAS)
+    parts = NTMInterface(
+      read=self._head(r, 0.0, _READ_SHIFT_BIAS),
+      write=write._replace(keys=Part((w, size))),
+      erase=Part((w, size)),
+      add=None,
+    )
+    words, raw, tag = interface.Interface(
+      size, r, w, parts, self.latent_size, self.key_activation, name='interface'
     )(h, inputs, tag_tm1)
-    raw = asked.parts
-    write_keys = interface.activate(raw['write_keys'], self.key_activation)
-    return NTMInterface(
-      read=self._activate(raw, 'read', asked.read_keys),
-      write=self._activate(raw, 'write', write_keys),
-      erase=nn.sigmoid(raw['erase']),
-      add=asked.write_vectors,
-    ), asked.tag
+    write_keys = interface.activate(raw.write.keys, self.key_activation)
+    asked = NTMInterface(
+      read=self._activate(raw.read, words.read_keys),
+      write=self._activate(raw.write, write_keys),
+      erase=nn.sigmoid(raw.erase),
+      add=words.write_vectors,
+    )
+    return asked, tag
 
-  def _head(
-    self, name: str, heads: int, gate_bias: float, shift_bias: float
-  ) -> dict[str, interface.Part]:
-    """The parts of an interface that point `heads` heads."""
+  def _head(self, heads: int, gate_bias: float, shift_bias: float) -> NTMHead:
+    """Describes the parts that `heads` heads need, without keys."""
     count = 2 * self.shift_range + 1
-    # The shift by one slot is the first choice, where there is one.
-    favoured = min(self.shift_range + 1, count - 1)
-    shift = tuple(shift_bias * (s == favoured) for s in range(count))
+    # At the start the shift by one slot is preferred, where there is one.
+    preferred = min(self.shift_range + 1, count - 1)
+    shift = tuple(shift_bias * (s == preferred) for s in range(count))
     strength = interface.strength_bias(self.initial_strength, self.strength)
-    return {
-      f'{name}_strengths': interface.Part((heads,), strength),
-      f'{name}_gates': interface.Part((heads,), gate_bias),
-      f'{name}_shifts': interface.Part((heads, count), shift),
-      f'{name}_powers': interface.Part((heads,)),
-    }
-
-  def _activate(self, raw: dict[str, Array], name: str, keys: Array) -> NTMHead:
-    """Heads from raw parts; sharpening is 1 + softplus, so at least one."""
     return NTMHead(
+      strengths=Part((heads,), strength),
+      gates=Part((heads,), gate_bias),
+      shifts=Part((heads, count), shift),
+      powers=Part((heads,)),
+      keys=None,
+    )
+
+  def _activate(self, raw: NTMHead, keys: Array) -> NTMHead:
+    """Activates the parameters of heads, all but the keys."""
+    return NTMHead(
+      strengths=interface.strengthen(raw.strengths, self.strength),
+      gates=nn.sigmoid(raw.gates),
+      shifts=nn.softmax(raw.shifts),
+      powers=addressing.oneplus(raw.powers),
       keys=keys,
-      strengths=interface.strengthen(raw[f'{name}_strengths'], self.strength),
-      gates=nn.sigmoid(raw[f'{name}_gates']),
-      shifts=nn.softmax(raw[f'{name}_shifts']),
-      powers=addressing.oneplus(raw[f'{name}_powers']),
     )
 
   @nn.nowrap
   def initialize_carry(
     self, rng: Array, input_shape: tuple[int, ...]
   ) -> NTMState:
-    """A blank memory, all heads on slot 0; leading axes of `input_shape`."""
-    contract.require_settings(self)
-    if self.shift_range < 0:
-      raise ValueError(f'shift_range is {self.shift_range}; it must be >= 0.')
+    """Makes a blank memory, heads on slot 0, for inputs of `input_shape`."""
+    contract.check_settings(self, 'latent_size', 'shift_range')
     batch, r, w = input_shape[:-1], self.read_heads, self.write_heads
     first = contract.zeros(self.slots).at[0].set(1.0)
     return NTMState(
@@ -273,8 +290,3 @@ class NTM(nn.RNNCellBase):
       tag=interface.initial_tag(batch, self.word_size, self.latent_size),
       calls=jnp.zeros(batch, jnp.int32),
     )
-
-  @property
-  def num_feature_axes(self) -> int:
-    """One: inputs are vectors."""
-    return 1

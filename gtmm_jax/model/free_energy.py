@@ -14,15 +14,12 @@ The factors p and q are in `temporal_vae.py`, their distributions in
 priors, KL and likelihoods are computed after it.
 """
 
-import functools
-import math
 from collections.abc import Callable, Mapping
-from typing import Any, Literal, NamedTuple, get_args
+from typing import Any, NamedTuple
 
 import jax
-import jax.numpy as jnp
 
-from gtmm_jax.memory import products
+from gtmm_jax.memory import scan
 from gtmm_jax.model.distributions import (
   DiagonalGaussian,
   frame_sum,
@@ -32,7 +29,6 @@ from gtmm_jax.model.temporal_vae import State, Step, TemporalVAE
 
 Array = jax.Array
 Variables = Mapping[str, Any]
-Recompute = Literal['nothing', 'steps', 'everything']
 
 
 class Terms(NamedTuple):
@@ -78,7 +74,7 @@ def infer(
   noise: Array,
   *,
   train: bool = False,
-  recompute: Recompute = 'nothing',
+  recompute: scan.Recompute = 'nothing',
 ) -> Inference:
   """Infers the latents of whole sequences, and computes the bound's terms.
 
@@ -90,10 +86,8 @@ def infer(
     noise: standard normal, [T, B, Z]; the only source of randomness.
     train: whether batch normalisation uses this batch's statistics, and moves
       the running averages.
-    recompute: what the backward pass rematerialises: 'nothing'; 'steps', the
-      inside of each time step; 'everything', also the inside of the networks of
-      frames, and the state after most steps: about 2 sqrt(T) of T are saved.
-      Values do not change.
+    recompute: what the backward pass rematerialises, as `scan.scan` has it;
+      'everything' includes the networks of frames. Values do not change.
 
   Returns:
     The bound's terms, and the latents and distributions that they come from.
@@ -101,11 +95,6 @@ def infer(
   Raises:
     ValueError: if `recompute` is none of these.
   """
-  if recompute not in get_args(Recompute):
-    raise ValueError(
-      f'recompute is {recompute!r}; it must be one of '
-      f'{", ".join(get_args(Recompute))}.'
-    )
 
   def apply(variables, method, *args):
     if not train:
@@ -149,7 +138,7 @@ def scan_steps(
   condition: Array,
   noise: Array,
   *,
-  recompute: Recompute = 'nothing',
+  recompute: scan.Recompute = 'nothing',
 ) -> tuple[State, Step]:
   """Scans `TemporalVAE.observe` over encoded frames.
 
@@ -217,10 +206,10 @@ def _scan(
   features: Array,
   condition: Array,
   noise: Array,
-  kept: Callable[[State, Step], Any],
-  recompute: Recompute = 'nothing',
+  output: Callable[[State, Step], Any],
+  recompute: scan.Recompute = 'nothing',
 ) -> tuple[State, Any]:
-  """The scan over time; `kept` chooses what is stacked."""
+  """Scans over time, and stacks the `output` of each step."""
   if state is None:
     state = model.apply(
       variables, features[0], condition[0], method='initial_state'
@@ -228,37 +217,8 @@ def _scan(
 
   def step(variables, carry, inputs):
     state, step = model.apply(variables, carry, *inputs, method='observe')
-    return state, kept(state, step)
+    return state, output(state, step)
 
-  inputs = features, condition, noise
-  if recompute == 'nothing':
-    return products.scan(step, variables, state, inputs)
-  # Nothing hides what is done again from XLA: in a scan it cannot be merged.
-  body = jax.checkpoint(functools.partial(step, variables), prevent_cse=False)
-  if recompute == 'steps':
-    return jax.lax.scan(body, state, inputs)
-  return _scan_in_segments(body, state, inputs)
-
-
-def _scan_in_segments(
-  body: Callable[[Any, Any], tuple[Any, Any]], state: Any, inputs: Any
-) -> tuple[Any, Any]:
-  """`jax.lax.scan` that keeps the state after about sqrt(T) of T steps.
-
-  Going back, the states inside one segment after the other are made again.
-  """
-  length = jax.tree.leaves(inputs)[0].shape[0]
-  size = math.isqrt(length)
-  whole = length - length % size
-  scan = functools.partial(jax.lax.scan, body)
-  segment = jax.checkpoint(scan, prevent_cse=False)
-  cut = jax.tree.map(
-    lambda x: x[:whole].reshape(whole // size, size, *x.shape[1:]), inputs
-  )
-  state, made = jax.lax.scan(segment, state, cut)
-  made = jax.tree.map(lambda x: x.reshape(whole, *x.shape[2:]), made)
-  rest = jax.tree.map(lambda x: x[whole:], inputs)
-  state, last = scan(state, rest)
-  return state, jax.tree.map(
-    lambda one, other: jnp.concatenate([one, other]), made, last
+  return scan.scan(
+    step, variables, state, (features, condition, noise), recompute
   )

@@ -10,7 +10,7 @@ import jax
 import jax.numpy as jnp
 from flax import linen as nn
 
-from gtmm_jax.memory import addressing, products
+from gtmm_jax.memory import addressing, scan
 from gtmm_jax.model.distributions import Bernoulli, DiagonalGaussian
 
 Array = jax.Array
@@ -70,9 +70,7 @@ class PosteriorMap(nn.Module):
 
   def setup(self) -> None:
     """Makes the layer through which the context enters."""
-    self.from_context = nn.Dense(
-      2 * self.latent_size, use_bias=False, dot_general=products.dot_general
-    )
+    self.from_context = scan.dense(2 * self.latent_size, use_bias=False)
 
   def encode(self, frames: Array, train: bool) -> Array:
     """Maps frames [..., H, W, C] in [0, 1] to features [..., F]."""

@@ -21,7 +21,7 @@ import jax
 import jax.numpy as jnp
 from flax import linen as nn
 
-from gtmm_jax.memory import addressing, contract, products
+from gtmm_jax.memory import addressing, contract, scan
 from gtmm_jax.model.distributions import Bernoulli, DiagonalGaussian
 
 Array = jax.Array
@@ -123,9 +123,7 @@ class TemporalVAE(nn.Module):
         'batch_stats', 'posterior_variance', contract.zeros, self.latent_size
       )
     if self.summary_size:
-      self.summary = nn.Dense(
-        self.summary_size, use_bias=False, dot_general=products.dot_general
-      )
+      self.summary = scan.dense(self.summary_size, use_bias=False)
 
   def __call__(
     self, state: State | None, frame: Array, condition: Array, noise: Array

@@ -6,7 +6,7 @@ import numpy as np
 
 from gtmm_jax import figures
 from gtmm_jax.memory.associative import ADDRESSINGS, AssociativeState
-from gtmm_jax.memory.dnc_access import DNCState
+from gtmm_jax.memory.dnc import DNCState
 from gtmm_jax.memory.introspective import IntrospectiveState
 from gtmm_jax.memory.lru import LRUState
 from gtmm_jax.memory.ntm import NTMState

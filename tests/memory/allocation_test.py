@@ -11,7 +11,7 @@ from gtmm_jax.memory import (
   addressing,
   allocation,
   derivatives,
-  dnc_access,
+  dnc,
   lru,
   ntm,
 )
@@ -727,11 +727,11 @@ def floats(*shape):
 
 def heads(count):
   return ntm.NTMHead(
-    floats(count, W),
-    floats(count),
-    floats(count),
-    floats(count, S),
-    1.0 + floats(count),
+    strengths=floats(count),
+    gates=floats(count),
+    shifts=floats(count, S),
+    powers=1.0 + floats(count),
+    keys=floats(count, W),
   )
 
 
@@ -750,7 +750,7 @@ def lru_step(memory, usage, read_weights, asked):
 
 
 def dnc_step(memory, usage, link, asked):
-  state = dnc_access.DNCState(
+  state = dnc.DNCState(
     (),
     memory,
     usage,
@@ -763,22 +763,20 @@ def dnc_step(memory, usage, link, asked):
     (),
     (),
   )
-  state = dnc_access.access(state, asked)
+  state = dnc.access(state, asked)
   return state.memory, state.usage, state.reads
 
 
 NTM_ASKED = ntm.NTMInterface(heads(R), heads(H), floats(H, W), floats(H, W))
-LRU_ASKED = lru.LRUInterface(floats(R, W), floats(R), floats(R, W), floats(R))
-DNC_ASKED = dnc_access.DNCInterface(
+LRU_ASKED = lru.LRUInterface(floats(R, W), floats(R, W), floats(R), floats(R))
+DNC_ASKED = dnc.DNCInterface(
   read_keys=floats(R, W),
   read_strengths=floats(R),
   write_keys=floats(H, W),
   write_strengths=floats(H),
   erase=floats(H, W),
   write_vectors=floats(H, W),
-  gates=dnc_access.DNCGates(
-    floats(R), floats(H), floats(H), floats(R, H + 1 + H)
-  ),
+  gates=dnc.DNCGates(floats(R), floats(H), floats(H), floats(R, H + 1 + H)),
 )
 WITHOUT_LINKS = {
   'cosine_similarity': (

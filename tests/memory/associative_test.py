@@ -256,7 +256,7 @@ def test_what_is_not_chosen_has_no_gradient():
   memory, keys = (
     jnp.asarray(random.normal(size=(16, 3)), jnp.float32) for _ in range(2)
   )
-  sought = mixed_reads.Sought(
+  lookup = mixed_reads.Lookup(
     positions=[jnp.asarray(random.normal(size=(2, 16)), jnp.float32)],
     queries=jnp.asarray(random.normal(size=(2, 3)), jnp.float32),
     strengths=jnp.ones(2),
@@ -266,15 +266,15 @@ def test_what_is_not_chosen_has_no_gradient():
   )
 
   def total(memory, keys, following):
-    asked = sought._replace(following=following)
+    asked = lookup._replace(following=following)
     reads, _ = mixed_reads.read_some(memory, keys, asked, jnp.ones(16, bool), 2)
     return jnp.square(reads).sum()
 
   of_memory, of_keys, of_following = jax.grad(total, (0, 1, 2))(
-    memory, keys, sought.following
+    memory, keys, lookup.following
   )
   _, weights = mixed_reads.read_some(
-    memory, keys, sought, jnp.ones(16, bool), 2
+    memory, keys, lookup, jnp.ones(16, bool), 2
   )
   chosen = np.any(weights > 0, 0)
   assert 2 <= chosen.sum() <= 8

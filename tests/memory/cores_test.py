@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from flax import linen as nn
 
-from gtmm_jax.memory import derivatives, products
+from gtmm_jax.memory import derivatives, scan
 from gtmm_jax.memory.associative import Associative
 from gtmm_jax.memory.dnc import DNC
 from gtmm_jax.memory.introspective import Introspective
@@ -55,7 +55,7 @@ def random_parameters(core: nn.RNNCellBase, scale: float = 1.0) -> dict:
   )
 
 
-def scan(core, variables, carry, inputs):
+def run_steps(core, variables, carry, inputs):
   """All states and contexts of inputs [T, ..., I], each with T in front."""
 
   def body(carry, x):
@@ -65,7 +65,7 @@ def scan(core, variables, carry, inputs):
   return jax.lax.scan(body, carry, inputs)[1]
 
 
-compiled_scan = jax.jit(scan, static_argnums=0)
+compiled_scan = jax.jit(run_steps, static_argnums=0)
 compiled_step = jax.jit(
   lambda core, variables, carry, x: core.apply(variables, carry, x),
   static_argnums=0,
@@ -73,7 +73,7 @@ compiled_step = jax.jit(
 
 
 def run(core, variables, carry, inputs):
-  """`scan`, compiled once for each form of its arguments, in NumPy."""
+  """`run_steps`, compiled once for each form of its arguments, in NumPy."""
   inputs = np.asarray(inputs, np.float32)
   return jax.device_get(compiled_scan(core, variables, carry, inputs))
 
@@ -180,7 +180,7 @@ def test_vmap_over_sequences_equals_a_batch(name, inputs, runs):
   variables, *expected = runs[name]
   core = CORES[name]
   over_sequences = jax.vmap(
-    lambda x: scan(core, variables, fresh(core), x), in_axes=1, out_axes=1
+    lambda x: run_steps(core, variables, fresh(core), x), in_axes=1, out_axes=1
   )
   assert_trees_close(jax.jit(over_sequences)(inputs), tuple(expected))
 
@@ -518,7 +518,7 @@ def random_sum(core, weights, variables, inputs):
   It is `jax.lax.scan`, and all is plain JAX, unless `written_out` is on.
   """
   carry = fresh(core, *inputs.shape[1:-1])
-  _, contexts = products.scan(core.apply, variables, carry, inputs)
+  _, contexts = scan.scan(core.apply, variables, carry, inputs)
   return (weights * contexts).sum()
 
 
@@ -643,7 +643,7 @@ def test_second_derivatives_of_cores(name):
 
     expected = jax.jit(functools.partial(second, plain_scan))(*x)
     with derivatives.written_out():
-      for scan_steps in (plain_scan, products.scan):
+      for scan_steps in (plain_scan, scan.scan):
         found = jax.jit(functools.partial(second, scan_steps))(*x)
         for one, other in zip(
           *map(jax.tree.leaves, (expected, found)), strict=True
@@ -772,7 +772,7 @@ BAD = [
   ({'word_size': 0}, 'word_size is 0; it must be >= 1'),
   ({'slots': -1}, 'slots is -1; it must be >= 1'),
   ({'read_heads': 0}, 'read_heads is 0; it must be >= 1'),
-  ({'latent_size': -1}, f'latent_size is -1 and word_size {WORD}'),
+  ({'latent_size': -1}, 'latent_size is -1; it must be >= 0'),
   ({'latent_size': WORD}, f'latent_size is {WORD} and word_size {WORD}'),
   ({'latent_size': 9}, f'latent_size is 9 and word_size {WORD}'),
   ({'reads': 'never'}, 'must be before or after'),
@@ -815,7 +815,7 @@ BAD = [
       "without is 'age'; it must be a tuple of names, such as ('age',)",
     ),
     ('associative', {'top_k': True}, 'top_k is True; it must be a whole'),
-    ('associative', {'top_k': -1}, 'top_k is -1; it must be 0'),
+    ('associative', {'top_k': -1}, 'top_k is -1; it must be >= 0'),
     ('lru', {'decay': '0.9'}, "decay is '0.9'; it must be a number in [0, 1)"),
     ('ntm', {'initial_strength': '5'}, "is '5'; it must be a number above 1"),
     ('introspective', {'attention': 'hard'}, 'must be linear or softmax'),

@@ -13,7 +13,7 @@ from gtmm_jax.memory import (
   allocation,
   derivatives,
   mixed_reads,
-  products,
+  scan,
 )
 from gtmm_jax.model import distributions
 
@@ -22,7 +22,7 @@ B, R, N, W = 2, 3, 5, 4
 
 # Each with the shapes of what it is differentiated by.
 EQUATIONS = {
-  'product': (products.product, [(B, R, W), (W, N)]),
+  'product': (scan.product, [(B, R, W), (W, N)]),
   'content_weights': (
     addressing.content_weights,
     [(B, R, W), (B, N, W), (B, R)],
@@ -114,7 +114,7 @@ def _program(is_on):
   x = jnp.ones((2, 3))
   context = derivatives.written_out() if is_on else contextlib.nullcontext()
   with context:
-    return str(jax.make_jaxpr(lambda x: products.product(x, x.T))(x))
+    return str(jax.make_jaxpr(lambda x: scan.product(x, x.T))(x))
 
 
 def test_nothing_is_written_out_unless_asked_for():
@@ -127,7 +127,7 @@ def test_nothing_is_written_out_unless_asked_for():
 
 def test_one_compiled_function_serves_in_both_modes():
   """What JAX kept of one mode is not what the other one gets."""
-  square = jax.jit(lambda x: products.product(x, x).sum())
+  square = jax.jit(lambda x: scan.product(x, x).sum())
   x = jnp.array([[1.0, 2.0], [3.0, 5.0]])
   expected = jax.grad(lambda x: (x @ x).sum())(x)
   for _ in range(2):
@@ -138,7 +138,7 @@ def test_one_compiled_function_serves_in_both_modes():
 
 @pytest.mark.parametrize('transform', [lambda f: f, jax.jit])
 def test_forward_mode_names_the_switch(transform):
-  function = transform(jax.jacfwd(lambda x: products.product(x, x)))
+  function = transform(jax.jacfwd(lambda x: scan.product(x, x)))
   with (
     pytest.raises(TypeError, match=r'outside of derivatives\.written_out\(\)'),
     derivatives.written_out(),

@@ -9,8 +9,7 @@ import pytest
 
 import plain_loops
 from gtmm_jax.memory import contract, dnc
-from gtmm_jax.memory.dnc import DNC
-from gtmm_jax.memory.dnc_access import DNCGates, DNCInterface, access
+from gtmm_jax.memory.dnc import DNC, DNCGates, DNCInterface, access
 from plain_loops import (
   affine,
   by_content,

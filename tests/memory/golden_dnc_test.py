@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from gtmm_jax.memory import addressing, allocation, interface
-from gtmm_jax.memory.dnc_access import (
+from gtmm_jax.memory.dnc import (
   DNCGates,
   DNCInterface,
   DNCState,

@@ -10,7 +10,7 @@ from cores_test import CORES, WIDTH, fresh, random_parameters
 from jax.sharding import AxisType, NamedSharding
 from jax.sharding import PartitionSpec as P
 
-from gtmm_jax.memory import derivatives, products
+from gtmm_jax.memory import derivatives, scan
 
 BATCH, STEPS = 4, 3
 AXES = {'explicit': (AxisType.Explicit,), 'automatic': (AxisType.Auto,)}
@@ -35,7 +35,7 @@ def _gradient(core, is_written_out):
   """Of a sum over the batch, by parameters and inputs."""
 
   def loss(variables, carry, inputs):
-    _, contexts = products.scan(core.apply, variables, carry, inputs)
+    _, contexts = scan.scan(core.apply, variables, carry, inputs)
     return (contexts**2).sum()
 
   gradient = jax.grad(loss, argnums=(0, 2))

@@ -561,5 +561,5 @@ def test_rematerialising_needs_fewer_residuals(networks, recompute, share):
 
 def test_recompute_has_three_values():
   model, variables, _ = _case('introspective', 'sample', 'dense')
-  with pytest.raises(ValueError, match='nothing, steps, everything'):
+  with pytest.raises(ValueError, match='nothing or steps or everything'):
     free_energy.infer(model, variables, *_data(), recompute='all')

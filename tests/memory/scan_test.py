@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from gtmm_jax import presets
-from gtmm_jax.memory import derivatives, products
+from gtmm_jax.memory import derivatives, scan
 from gtmm_jax.model import build, free_energy
 
 _STEPS, _ROWS, _IN, _HIDDEN = 5, 3, 4, 6
@@ -19,11 +19,11 @@ def _step(weights, carry, inputs):
   """Products of several kinds; a count; a kernel that is used twice."""
   hidden, count = carry
   given = jnp.concatenate([inputs['x'], hidden], axis=-1)
-  hidden = jnp.tanh(products.product(given, weights['first']) + weights['bias'])
+  hidden = jnp.tanh(scan.product(given, weights['first']) + weights['bias'])
   # Made of weights, not a weight itself.
   square = weights['second'] * jnp.exp(weights['scale'])
-  hidden = products.product(jnp.sin(hidden), square) + inputs['shift']
-  hidden = products.product(hidden, square)
+  hidden = scan.product(jnp.sin(hidden), square) + inputs['shift']
+  hidden = scan.product(hidden, square)
   # A product that no one told of.
   made = hidden @ weights['second'] + count
   return (hidden, count + 1), {'made': made, 'hidden': hidden}
@@ -53,7 +53,7 @@ def _plain(step, weights, carry, inputs):
 
 def _written(*arguments):
   with derivatives.written_out():
-    return products.scan(*arguments)
+    return scan.scan(*arguments)
 
 
 def _loss(scan, weights, carry, inputs):
@@ -125,15 +125,15 @@ def test_gradients_of_products_are_made_after_the_scan():
 
   assert added(_plain) > 0 == added(_written)
   # Nobody asked for it.
-  assert added(products.scan) == added(_plain)
+  assert added(scan.scan) == added(_plain)
 
 
 def _within(transform):
   """A step whose second product is made inside of a transformation."""
 
   def step(weights, carry, x):
-    hidden = jnp.tanh(products.product(x, weights['first']) + carry)
-    within = transform(lambda x, kernel: jnp.sin(products.product(x, kernel)))
+    hidden = jnp.tanh(scan.product(x, weights['first']) + carry)
+    within = transform(lambda x, kernel: jnp.sin(scan.product(x, kernel)))
     return within(hidden, weights['second']), hidden
 
   return step
@@ -157,7 +157,7 @@ TRANSFORMS = {
     )
   ),
   'scan': _scanned(_plain),
-  'this scan': _scanned(products.scan),
+  'this scan': _scanned(scan.scan),
   'checkpoint': jax.checkpoint,
 }
 
@@ -210,11 +210,11 @@ def test_kernels_may_be_made_of_more_than_weights():
 
   def step(weights, carry, x):
     kernel = weights['second'] * jnp.exp(carry.mean())
-    hidden = products.product(carry, kernel)
+    hidden = scan.product(carry, kernel)
     kernel = weights['first'] + x.mean()
-    hidden = jnp.tanh(hidden + products.product(x, kernel))
-    hidden = products.product(hidden, jnp.sin(weights['second']))
-    return products.product(hidden, 0.5 * jnp.eye(_HIDDEN)), hidden
+    hidden = jnp.tanh(hidden + scan.product(x, kernel))
+    hidden = scan.product(hidden, jnp.sin(weights['second']))
+    return scan.product(hidden, 0.5 * jnp.eye(_HIDDEN)), hidden
 
   _compare(_second, step, _small())
 
@@ -224,7 +224,7 @@ def test_a_step_may_not_close_over_what_is_differentiated():
 
   def loss(weights):
     def step(_, carry, x):
-      return jnp.tanh(products.product(x, weights['first']) + carry), None
+      return jnp.tanh(scan.product(x, weights['first']) + carry), None
 
     return _written(step, (), carry, inputs)[0].sum()
 
@@ -242,14 +242,14 @@ def test_no_steps_are_none():
 
 def test_outside_of_such_a_scan_products_are_plain():
   x, kernel = jnp.ones((2, 3)), jnp.arange(12.0).reshape(3, 4)
-  np.testing.assert_array_equal(products.product(x, kernel), x @ kernel)
+  np.testing.assert_array_equal(scan.product(x, kernel), x @ kernel)
   # What a scan sets for its steps, for gradients, does not outlive it.
   with pytest.raises(ZeroDivisionError):
     jax.grad(
       lambda weight: _written(lambda *_: 1 // 0, weight, 0.0, jnp.ones(3))
     )(1.0)
-  np.testing.assert_array_equal(products.product(x, kernel), x @ kernel)
-  gradient = jax.grad(lambda k: products.product(x, k).sum())(kernel)
+  np.testing.assert_array_equal(scan.product(x, kernel), x @ kernel)
+  gradient = jax.grad(lambda k: scan.product(x, k).sum())(kernel)
   np.testing.assert_array_equal(gradient, x.T @ jnp.ones((2, 4)))
 
 
