@@ -2,7 +2,11 @@
 
 Weights are `[..., R, N]` for R heads and N slots of W words. Every function is
 finite and has a finite, bounded gradient for logits of +-1e4, zero memory and
-zero keys, and gives weights that are all zero where no slot may be read.
+zero keys. Weights are all zero if no slot may be read. The papers:
+
+* Graves et al. 2014, NTM, https://arxiv.org/abs/1410.5401
+* Graves et al. 2016, DNC, Methods, https://doi.org/10.1038/nature20101
+* Gemici et al. 2017, https://arxiv.org/abs/1702.04649
 """
 
 import functools
@@ -14,9 +18,9 @@ from gtmm_jax.memory import derivatives, gradients
 
 Array = jax.Array
 
-# Inside the root of a norm, and beside the product of two.
+# Added inside the root of a norm, and to the product of two norms.
 _EPSILON = 1e-6
-# Below it a weight counts as zero: its logarithm's slope is still a float32.
+# A weight below it counts as zero; its logarithm's slope is still a float32.
 _TINY = 1e-30
 
 
@@ -43,7 +47,7 @@ def counting(number: int, like: Array) -> Array:
 
 
 def log_softplus(x: Array) -> Array:
-  """log(log(1 + e^x)) without underflow; elementwise, any shape.
+  """Computes log(log(1 + e^x)) without underflow; elementwise, any shape.
 
   For x far below zero softplus(x) is e^x, whose logarithm is x; there the
   direct form would be log(0). Its slope is in (0, 1].
@@ -54,15 +58,15 @@ def log_softplus(x: Array) -> Array:
 
 
 def masked_softmax(logits: Array, mask: Array) -> Array:
-  """Softmax over the slots that hold something.
+  """Computes a softmax over the slots that may be read.
 
   Args:
     logits: [..., N].
-    mask: bool, broadcastable to [..., N]; true where a slot may be read.
+    mask: bool, broadcastable to [..., N]; true for slots that may be read.
 
   Returns:
-    Weights [..., N]: zero where the mask is false, and summing to one where any
-    slot may be read; all zero where none may.
+    Weights [..., N]: zero where the mask is false, and summing to one; all zero
+    if no slot may be read.
   """
   mask = aligned(mask, logits)
   floor = jnp.finfo(logits.dtype).min
@@ -75,9 +79,10 @@ def masked_softmax(logits: Array, mask: Array) -> Array:
 
 
 def linear_attention(logits: Array, mask: Array) -> Array:
-  """k / sum(k) with k = softplus(logits) (Gemici et al. 2017, section 3.1).
+  """Normalises softplus(logits) to weights (Gemici et al. 2017, section 3.1).
 
-  Computed from log k, so that logits of -1e4 everywhere still sum to one.
+  k / sum(k) with k = softplus(logits), computed from log k, so that weights sum
+  to one even if all logits are -1e4.
 
   Args:
     logits: [..., N].
@@ -90,7 +95,7 @@ def linear_attention(logits: Array, mask: Array) -> Array:
 
 
 def gaussian_attention(center: Array, width: Array, mask: Array) -> Array:
-  """Weights that fall off as a Gaussian around a real-valued position.
+  """Computes weights that fall off as a Gaussian around a real position.
 
   w[n] is proportional to exp(-(n - center)^2 / (2 width^2)) over the slots that
   the mask leaves (Gemici et al. 2017, section 3.1, names it without a formula).
@@ -110,7 +115,7 @@ def gaussian_attention(center: Array, width: Array, mask: Array) -> Array:
 
 
 def oneplus(x: Array) -> Array:
-  """1 + softplus(x), in [1, inf); elementwise (Graves et al. 2016, Methods)."""
+  """Computes 1 + softplus(x), in [1, inf) (Graves et al. 2016, Methods)."""
   return 1.0 + jax.nn.softplus(x)
 
 
@@ -119,7 +124,7 @@ def oneplus(x: Array) -> Array:
   lambda similarity, *_: (similarity,),
 )
 def cosine_similarity(keys: Array, memory: Array) -> Array:
-  """Cosine of each key with each slot, in [-1, 1].
+  """Computes the cosine of each key with each slot, in [-1, 1].
 
   k . m / (|k| |m| + e) with |v| = sqrt(v . v + e), e = 1e-6 (the papers have no
   e): zero for a zero key or slot, and the gradient there is at most 1e3.
@@ -137,7 +142,7 @@ def cosine_similarity(keys: Array, memory: Array) -> Array:
 
 
 def of_length_one(vectors: Array) -> Array:
-  """v / sqrt(v . v + e), e = 1e-6: [..., W] -> [..., W]; zero for zero."""
+  """Computes v / sqrt(v . v + e), e = 1e-6, [..., W]; zero for zero."""
   return vectors / _norms(vectors)[..., None]
 
 
@@ -146,9 +151,9 @@ def _norms(vectors: Array) -> Array:
 
 
 def content_weights(keys: Array, memory: Array, strengths: Array) -> Array:
-  """Softmax over slots of strength times cosine similarity.
+  """Computes weights by content: softmax_n(beta cos(k, M[n])).
 
-  Graves et al. 2014, eqs. 5-6; Graves et al. 2016, Methods.
+  Graves et al. 2014, eqs. 5-6; Graves et al. 2016, "Content-based addressing".
 
   Args:
     keys: [..., R, W].
@@ -167,10 +172,10 @@ def _softmax(logits: Array) -> Array:
 
 
 def interpolate(gate: Array, new: Array, old: Array) -> Array:
-  """gate * new + (1 - gate) * old (Graves et al. 2014, eq. 7).
+  """Computes g new + (1 - g) old (Graves et al. 2014, eq. 7).
 
   Args:
-    gate: in [0, 1], [..., R].
+    gate: g in [0, 1], [..., R].
     new: [..., R, N], or what broadcasts to it.
     old: [..., R, N], or what broadcasts to it.
 
@@ -182,14 +187,14 @@ def interpolate(gate: Array, new: Array, old: Array) -> Array:
 
 
 def shift(weights: Array, distribution: Array) -> Array:
-  """Circular convolution of weights with shifts (Graves et al. 2014, eq. 8).
+  """Convolves weights circularly with shifts (Graves et al. 2014, eq. 8).
 
   With S shifts, distribution[..., s] moves weight from slot i to slot
   (i + s - (S - 1) / 2) mod N: for S = 3 the shifts are -1, 0, +1.
 
   Args:
     weights: [..., R, N].
-    distribution: each head's sum to one, [..., R, S], S odd.
+    distribution: s, each head's sum to one, [..., R, S], S odd.
 
   Returns:
     Weights [..., R, N], with the sum of the given ones.
@@ -211,7 +216,7 @@ def shift(weights: Array, distribution: Array) -> Array:
 
 
 def sharpen(weights: Array, power: Array) -> Array:
-  """w^power, normalised (Graves et al. 2014, eq. 9).
+  """Computes w^gamma, normalised (Graves et al. 2014, eq. 9).
 
   Computed from log w, so that powers of 1e4 leave a sum of one; its gradient is
   at most N power. A weight below 1e-30 counts as zero and stays zero.
@@ -231,15 +236,15 @@ def sharpen(weights: Array, power: Array) -> Array:
 def erase_and_add(
   memory: Array, weights: Array, erase: Array, add: Array
 ) -> Array:
-  """M * prod_h (1 - w_h e_h) + sum_h w_h a_h: all erases, then all adds.
+  """Computes M prod_h (1 - w_h e_h) + sum_h w_h a_h: erases, then adds.
 
   Graves et al. 2014, eqs. 3-4; with one head also Graves et al. 2016, Methods.
 
   Args:
-    memory: [..., N, W].
-    weights: where each of H heads writes, in [0, 1], [..., H, N].
-    erase: what it forgets there, in [0, 1], [..., H, W].
-    add: what it writes there, [..., H, W].
+    memory: M, [..., N, W].
+    weights: w of each of H write heads, in [0, 1], [..., H, N].
+    erase: e in [0, 1], [..., H, W].
+    add: a, or the DNC's v, [..., H, W].
 
   Returns:
     Memory [..., N, W].
@@ -251,5 +256,5 @@ def erase_and_add(
 
 
 def read(memory: Array, weights: Array) -> Array:
-  """Weighted sums of slots: [..., N, W] and [..., R, N] -> [..., R, W]."""
+  """Sums slots by weight: [..., N, W] and [..., R, N] -> [..., R, W]."""
   return jnp.einsum('...rn,...nw->...rw', weights, memory)

@@ -1,10 +1,10 @@
-"""Allocation: pure functions that find room in a memory, and recall its order.
+"""Allocation: pure functions that find free slots, and recall their order.
 
 Usage, allocation and temporal links of the differentiable neural computer
-(Graves et al. 2016, Methods), and the least recently used slots of memory
-augmented networks (Santoro et al. 2016, section 3.2). Arrays end in `[..., N]`
-for N slots, or `[..., H, N]` for H write heads and `[..., R, N]` for R read
-heads. Only the link is N x N.
+(Graves et al. 2016, Methods, https://doi.org/10.1038/nature20101), and least
+recently used slots (Santoro et al. 2016, https://arxiv.org/abs/1605.06065).
+Arrays end in `[..., N]` for N slots, `[..., H, N]` for H write heads and
+`[..., R, N]` for R read heads. Only the link is N x N.
 """
 
 import functools
@@ -16,8 +16,7 @@ from gtmm_jax.memory import addressing, derivatives, gradients
 
 Array = jax.Array
 
-# Usage is kept above it where slots are sorted, so that the products along the
-# free list never vanish altogether.
+# Least usage of a sorted slot, so that no product along the free list vanishes.
 _LEAST_USAGE = 1e-6
 
 
@@ -27,16 +26,17 @@ def update_usage(
   free_gates: Array,
   read_weights_tm1: Array,
 ) -> Array:
-  """How much of each slot is in use, in [0, 1]: u_t of the DNC.
+  """Computes the DNC's usage u_t ("Dynamic memory allocation").
 
-  u_t = (u + w - u w) psi, with w = 1 - prod_h (1 - w_h) what was written at
-  t - 1 and psi = prod_r (1 - f_r w_r) what reads leave in use.
+  u_t = (u_{t-1} + w^w_{t-1} - u_{t-1} w^w_{t-1}) psi_t, with w^w = 1 - prod_h
+  (1 - w^w_h) for several write heads, and the retention psi_t = prod_r
+  (1 - f^r w^r_{t-1}) of what was just read.
 
   Args:
-    usage_tm1: u, in [0, 1], [..., N].
-    write_weights_tm1: [..., H, N].
+    usage_tm1: u_{t-1} in [0, 1], [..., N].
+    write_weights_tm1: w^w_{t-1}, [..., H, N].
     free_gates: f in [0, 1], 1 frees what was just read, [..., R].
-    read_weights_tm1: [..., R, N].
+    read_weights_tm1: w^r_{t-1}, [..., R, N].
 
   Returns:
     Usage [..., N].
@@ -49,7 +49,7 @@ def update_usage(
 
 @derivatives.with_backward(gradients.free_slots)
 def free_slots(usage: Array, free_gates: Array, read_weights: Array) -> Array:
-  """Computes usage after reads freed slots: usage prod_r (1 - f_r w_r).
+  """Frees what was just read: usage prod_r (1 - f_r w_r).
 
   Args:
     usage: in [0, 1], [..., N].
@@ -67,11 +67,11 @@ def free_slots(usage: Array, free_gates: Array, read_weights: Array) -> Array:
 
 
 def allocation_weights(usage: Array) -> Array:
-  """Weights on the freest slots: a_t of the DNC.
+  """Computes the DNC's allocation a_t ("Dynamic memory allocation").
 
-  a[phi_j] = (1 - u[phi_j]) prod_{i < j} u[phi_i] with phi the slots from the
-  freest on, ties to the lowest index; u is kept above 1e-6. The order is a
-  constant to the gradient.
+  a[phi_j] = (1 - u[phi_j]) prod_{i < j} u[phi_i], with phi the slots in order
+  of usage, ties to the lowest index, and u raised to at least 1e-6. The order
+  has no gradient.
 
   Args:
     usage: in [0, 1], [..., N].
@@ -88,18 +88,18 @@ def allocation_weights(usage: Array) -> Array:
 
 @functools.partial(jnp.vectorize, signature='(n)->(n)')
 def _rank(order: Array) -> Array:
-  """The inverse permutation; on a CPU a second sort takes ten times as long."""
+  """Inverts a permutation; on CPUs a second sort takes ten times as long."""
   slots = jnp.arange(order.shape[-1], dtype=order.dtype)
   return jnp.zeros_like(order).at[order].set(slots)
 
 
 @derivatives.with_backward(gradients.allocate)
 def allocate(usage: Array, order: Array, rank: Array) -> Array:
-  """Computes weights on the freest slots, in a given order.
+  """Computes the allocation of slots in a given order.
 
   Args:
     usage: above 0, [..., N].
-    order: the slots from the freest on, int [..., N].
+    order: phi, the slots from the least used on, int [..., N].
     rank: the place of each slot in that order, int [..., N].
 
   Returns:
@@ -114,16 +114,16 @@ def allocate(usage: Array, order: Array, rank: Array) -> Array:
 
 
 def write_allocation_weights(usage: Array, write_gates: Array) -> Array:
-  """Allocation for several write heads, one after the other.
+  """Computes the allocation of several write heads, one after the other.
 
-  Each head takes up room before the next one looks; with one head these are
-  `allocation_weights`. The paper has one head; so does DeepMind's program go
-  on to several.
+  Each head's slots count as used for the next head. The paper has one write
+  head, whose weights are `allocation_weights`; like DeepMind's program, this
+  generalises to several.
 
   Args:
     usage: in [0, 1], [..., N].
-    write_gates: how much each head will write to what it is given, in [0, 1],
-      [..., H].
+    write_gates: g^w g^a, the share of its allocation that each head writes to,
+      in [0, 1], [..., H].
 
   Returns:
     Weights [..., H, N].
@@ -140,14 +140,14 @@ def write_allocation_weights(usage: Array, write_gates: Array) -> Array:
 def update_link(
   link_tm1: Array, write_weights: Array, precedence_tm1: Array
 ) -> Array:
-  """Which slot was written after which: L_t of the DNC.
+  """Computes the DNC's link matrix L_t ("Temporal memory linkage").
 
-  L_t[i, j] = (1 - w[i] - w[j]) L_{t-1}[i, j] + w[i] p_{t-1}[j], L_t[i, i] = 0:
-  near one where slot i was written just after slot j.
+  L_t[i, j] = (1 - w^w_t[i] - w^w_t[j]) L_{t-1}[i, j] + w^w_t[i] p_{t-1}[j],
+  L_t[i, i] = 0: near one if slot i was written just after slot j.
 
   Args:
-    link_tm1: [..., H, N, N].
-    write_weights: w_t, [..., H, N].
+    link_tm1: L_{t-1}, [..., H, N, N].
+    write_weights: w^w_t, [..., H, N].
     precedence_tm1: p_{t-1}, [..., H, N].
 
   Returns:
@@ -160,13 +160,14 @@ def update_link(
 
 
 def update_precedence(precedence_tm1: Array, write_weights: Array) -> Array:
-  """How much each slot was the last one written: p_t of the DNC.
+  """Computes the DNC's precedence p_t ("Temporal memory linkage").
 
-  p_t = (1 - sum_i w_t[i]) p_{t-1} + w_t.
+  p_t = (1 - sum_i w^w_t[i]) p_{t-1} + w^w_t: how much each slot was the last
+  one written.
 
   Args:
-    precedence_tm1: [..., H, N].
-    write_weights: w_t, [..., H, N].
+    precedence_tm1: p_{t-1}, [..., H, N].
+    write_weights: w^w_t, [..., H, N].
 
   Returns:
     Precedence [..., H, N] whose sum is at most one.
@@ -177,14 +178,15 @@ def update_precedence(precedence_tm1: Array, write_weights: Array) -> Array:
 
 @derivatives.with_backward(gradients.follow_links)
 def follow_links(link: Array, read_weights_tm1: Array) -> tuple[Array, Array]:
-  """Weights on what was written after, and before, what was read last.
+  """Computes the DNC's forward and backward weights f_t and b_t.
 
   Args:
     link: L_t, [..., H, N, N].
-    read_weights_tm1: [..., R, N].
+    read_weights_tm1: w^r_{t-1}, [..., R, N].
 
   Returns:
-    Forward weights L w and backward weights L^T w, each [..., R, H, N].
+    f_t = L_t w^r_{t-1}, on what was written after the last read, and b_t =
+    L_t^T w^r_{t-1}, on what was written before it, each [..., R, H, N].
   """
   forward = jnp.einsum('...hij,...rj->...rhi', link, read_weights_tm1)
   backward = jnp.einsum('...hij,...ri->...rhj', link, read_weights_tm1)
@@ -194,32 +196,32 @@ def follow_links(link: Array, read_weights_tm1: Array) -> tuple[Array, Array]:
 def decayed_usage(
   usage_tm1: Array, read_weights: Array, write_weights: Array, decay: float
 ) -> Array:
-  """How much and how lately slots were used (Santoro et al. 2016, eq. 5).
+  """Computes the LRU's usage w^u_t (Santoro et al. 2016, eq. 5).
 
   Args:
-    usage_tm1: >= 0, [..., N].
+    usage_tm1: w^u_{t-1} >= 0, [..., N].
     read_weights: w^r_t, [..., R, N].
     write_weights: w^w_t, [..., H, N].
     decay: the paper's gamma, in [0, 1).
 
   Returns:
-    decay u_{t-1} + sum_r w^r_t + sum_h w^w_t, [..., N].
+    gamma w^u_{t-1} + sum_r w^r_t + sum_h w^w_t, [..., N].
   """
   return decay * usage_tm1 + read_weights.sum(-2) + write_weights.sum(-2)
 
 
 def least_used(usage: Array, count: int) -> Array:
-  """One at exactly `count` least used slots, zero elsewhere.
+  """Makes one-hot vectors of exactly `count` least used slots.
 
-  Santoro et al. 2016, eq. 6, whose `<=` marks all that tie; here the lowest
-  index goes first, as in `jax.lax.top_k`.
+  Santoro et al. 2016, eq. 6, whose `<=` also marks ties; here the lowest index
+  comes first, as in `jax.lax.top_k`.
 
   Args:
     usage: [..., N].
-    count: how many, 1 to N.
+    count: number of slots, 1 to N.
 
   Returns:
-    [..., count, N]: the least used slot first; a sum over axis -2 marks all.
+    [..., count, N], the least used slot first; the sum over axis -2 is w^lu.
   """
   _, slots = jax.lax.top_k(-jax.lax.stop_gradient(usage), count)
   return jax.nn.one_hot(slots, usage.shape[-1], dtype=usage.dtype)

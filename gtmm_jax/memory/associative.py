@@ -95,14 +95,12 @@ class Associative(nn.RNNCellBase):
     w^r_t = sum_a share^{r,a}_t w^{r,a}_t,   share_t = softmax(linear(h_t))
     context = [w^1_t . M * sigmoid(g^1_t), ..., w^R_t . M * sigmoid(g^R_t), h_t]
 
-  with beta_t = softplus(linear(h_t)), near `initial_strength` at the start, and
-  g_t linear in h_t. Weighted by four, h_t makes up as much of a key at the
-  start as latents of variance one: keys then tell places apart, too, which only
-  the controller knows. The store is a ring buffer of N latents.
-
-  Slots n - 1 and n hold latents that arrived one after the other. So if two
-  keys resemble a query alike, the one after the last read wins: gamma_t =
-  softplus(linear(h_t)), near `INITIAL_SUCCESSION` at the start.
+  with g_t linear in h_t; beta_t and gamma_t are softplus(linear(h_t)), near
+  `initial_strength` and `INITIAL_SUCCESSION` at the start. Weighted by four,
+  h_t makes up as much of a key at the start as latents of variance one: keys
+  then tell places apart, too, which only the controller knows. The store is a
+  ring buffer of N latents, so slots n - 1 and n hold successive ones: if two
+  keys resemble a query alike, gamma prefers the one after the last read.
 
   Attributes:
     latent_size: Z, the first Z features of the input are stored.
@@ -115,11 +113,10 @@ class Associative(nn.RNNCellBase):
     top_k: k, 2 or more, how many slots each head reads by each addressing, the
       softmax being over these alone; 0 reads all.
     nearest: how these are found, as `mixed_reads.strongest` has it.
-    stores_first_input: whether the first input of a sequence is a latent. In
-      the temporal VAE it is z_0 = 0, a placeholder, and not stored.
-    without: parts to leave out, of `PARTS`; 'shared_keys' makes queries by a
-      map of their own, 'controller_keys' makes keys of [z_{t-1}, c_t] alone,
-      'succession' leaves gamma at zero.
+    stores_first_input: whether a sequence's first input is a latent; in the
+      temporal VAE it is z_0 = 0, a placeholder.
+    without: parts of `PARTS` to leave out: 'shared_keys' gives queries a map of
+      their own, 'controller_keys' leaves h_t out of keys, 'succession' gamma.
   """
 
   latent_size: int
@@ -140,7 +137,7 @@ class Associative(nn.RNNCellBase):
   def __call__(
     self, carry: AssociativeState, inputs: Array
   ) -> tuple[AssociativeState, Array]:
-    """Stores, updates, reads: `inputs [..., Z + A]` -> `[..., R Z + H]`."""
+    """Advances one step: `inputs [..., Z + A]` -> context `[..., R Z + H]`."""
     inputs = contract.check_call(self, carry, inputs)
     stored = carry.calls + int(self.stores_first_input)
     memory = contract.write_to_ring(
@@ -150,7 +147,7 @@ class Associative(nn.RNNCellBase):
     controller, h = LSTM(self.controller_size, name='controller')(
       carry.controller, inputs
     )
-    key, lookup, shares, gates = self._ask(inputs, h, carry, stored)
+    key, lookup, shares, gates = self._lookup(inputs, h, carry, stored)
     number = stored[..., None]
     holds = addressing.counting(self.slots, number) < number
     if self.top_k:
@@ -170,7 +167,7 @@ class Associative(nn.RNNCellBase):
   def _has(self, part: str) -> bool:
     return part not in self.without
 
-  def _ask(
+  def _lookup(
     self, inputs: Array, h: Array, carry: AssociativeState, stored: Array
   ) -> tuple[Array, mixed_reads.Lookup, Array, Array]:
     """Returns the next latent's key, what to look up, all shares, and gates."""
@@ -225,9 +222,10 @@ class Associative(nn.RNNCellBase):
     if self._has('controller_keys'):
       weighted = interface.CONTROLLER_WEIGHT * h
       known = jnp.concatenate([inputs, weighted], axis=-1)
-    a = scan.dense(self.key_size, use_bias=False, dtype=h.dtype, name='key')(
-      known
+    to_key = scan.dense(
+      self.key_size, use_bias=False, dtype=h.dtype, name='key'
     )
+    a = to_key(known)
     if self._has('shared_keys'):
       queries = a[..., None, :] + queries
     return addressing.of_length_one(a), addressing.of_length_one(queries)

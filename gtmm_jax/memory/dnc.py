@@ -96,16 +96,16 @@ class DNCState(NamedTuple):
 
 def access(
   state: DNCState,
-  asked: DNCInterface,
+  request: DNCInterface,
   *,
   reads: contract.Reads = 'after',
   usage_gradient: bool = True,
 ) -> DNCState:
-  """Writes, links and reads: one step of the memory.
+  """Advances the memory by one step: writes, links, and reads.
 
   Args:
     state: after the step before; controller, tag and calls are passed on.
-    asked: of this step.
+    request: of this step.
     reads: 'after' the write, from M_t and L_t (the DNC's paper), or 'before'
       it, from M_{t-1} and L_{t-1} (Gemici et al. 2017, section 3.2).
     usage_gradient: whether gradients flow from the usage to the write weights
@@ -116,18 +116,18 @@ def access(
   """
   weights_tm1 = state.read_weights
   if reads == 'before':
-    read_weights, words = _read(state, weights_tm1, asked)
-  state = _write(state, asked, usage_gradient)
+    read_weights, words = _read(state, weights_tm1, request)
+  state = _write(state, request, usage_gradient)
   if reads == 'after':
-    read_weights, words = _read(state, weights_tm1, asked)
+    read_weights, words = _read(state, weights_tm1, request)
   return state._replace(read_weights=read_weights, reads=words)
 
 
 def _write(
-  state: DNCState, asked: DNCInterface, usage_gradient: bool
+  state: DNCState, request: DNCInterface, usage_gradient: bool
 ) -> DNCState:
   """Writes ("Write weighting"), and updates usage, links and precedence."""
-  gates, weights_tm1 = asked.gates, state.write_weights
+  gates, weights_tm1 = request.gates, state.write_weights
   if not usage_gradient:
     weights_tm1 = jax.lax.stop_gradient(weights_tm1)
   usage = allocation.update_usage(
@@ -136,14 +136,14 @@ def _write(
   taken = gates.allocation * gates.write
   free = allocation.write_allocation_weights(usage, taken)
   by_content = addressing.content_weights(
-    asked.write_keys, state.memory, asked.write_strengths
+    request.write_keys, state.memory, request.write_strengths
   )
   weights = gates.write[..., None] * addressing.interpolate(
     gates.allocation, free, by_content
   )
   return state._replace(
     memory=addressing.erase_and_add(
-      state.memory, weights, asked.erase, asked.write_vectors
+      state.memory, weights, request.erase, request.write_vectors
     ),
     usage=usage,
     link=allocation.update_link(state.link, weights, state.precedence),
@@ -154,12 +154,12 @@ def _write(
 
 
 def _read(
-  state: DNCState, weights_tm1: Array, asked: DNCInterface
+  state: DNCState, weights_tm1: Array, request: DNCInterface
 ) -> tuple[Array, Array]:
   """Returns read weights and words from a state ("Read weighting")."""
-  modes, heads = asked.gates.read_modes, state.link.shape[-3]
+  modes, heads = request.gates.read_modes, state.link.shape[-3]
   by_content = addressing.content_weights(
-    asked.read_keys, state.memory, asked.read_strengths
+    request.read_keys, state.memory, request.read_strengths
   )
   forward, backward = allocation.follow_links(state.link, weights_tm1)
   weights = (
@@ -192,7 +192,7 @@ class DNC(nn.RNNCellBase):
     word_size: W.
     read_heads: R.
     write_heads: H; the paper has one.
-    controller_size: units of the LSTM.
+    controller_size: C, units of the LSTM.
     latent_size: Z. Above 0, words hold the first Z inputs, z_{t-1} (see
       `interface.Interface`); at 0 they are linear in h_t, as in the paper.
     reads: 'after' or 'before' the write (see `access`).
@@ -220,22 +220,22 @@ class DNC(nn.RNNCellBase):
 
   @nn.compact
   def __call__(self, carry: DNCState, inputs: Array) -> tuple[DNCState, Array]:
-    """Advances: `inputs [..., I]` -> context `[..., R W + controller_size]`."""
+    """Advances one step: `inputs [..., I]` -> context `[..., R W + C]`."""
     inputs = contract.check_call(self, carry, inputs)
     carry = contract.with_initial_memory(self, carry)
     reads_tm1 = contract.flatten_heads(carry.reads)
     controller, h = LSTM(self.controller_size, name='controller')(
       carry.controller, jnp.concatenate([inputs, reads_tm1], axis=-1)
     )
-    asked, tag = self._ask(h, inputs, carry.tag)
+    request, tag = self._request(h, inputs, carry.tag)
     settings = {'reads': self.reads, 'usage_gradient': self.usage_gradient}
     step = functools.partial(access, **settings)
-    state = scan.rematerialised(step)(carry, asked)
+    state = scan.rematerialised(step)(carry, request)
     context = jnp.concatenate([contract.flatten_heads(state.reads), h], axis=-1)
     calls = carry.calls + 1
     return state._replace(controller=controller, tag=tag, calls=calls), context
 
-  def _ask(
+  def _request(
     self, h: Array, inputs: Array, tag_tm1: Array | None
   ) -> tuple[DNCInterface, Array | None]:
     """Computes the interface of this step, and its tag."""
@@ -258,7 +258,7 @@ class DNC(nn.RNNCellBase):
     words, raw, tag = interface.Interface(
       size, r, w, parts, self.latent_size, self.key_activation, name='interface'
     )(h, inputs, tag_tm1)
-    asked = DNCInterface(
+    request = DNCInterface(
       read_keys=words.read_keys,
       read_strengths=interface.strengthen(raw.read_strengths, self.strength),
       write_keys=interface.activate(raw.write_keys, self.key_activation),
@@ -269,7 +269,7 @@ class DNC(nn.RNNCellBase):
         *map(nn.sigmoid, raw.gates[:3]), nn.softmax(raw.gates.read_modes)
       ),
     )
-    return asked, tag
+    return request, tag
 
   @nn.nowrap
   def initialize_carry(

@@ -1,4 +1,4 @@
-"""From the controller's output to what it asks of its memory.
+"""The interface from a controller to its memory.
 
 Parts of an interface are described by `Part`s in a `NamedTuple`, and come back
 as arrays in the same `NamedTuple`, not yet activated.

@@ -77,7 +77,7 @@ class Introspective(nn.RNNCellBase):
   def __call__(
     self, carry: IntrospectiveState, inputs: Array
   ) -> tuple[IntrospectiveState, Array]:
-    """Stores, updates, reads: `inputs [..., Z + A]` -> context `[..., R Z]`."""
+    """Advances one step: `inputs [..., Z + A]` -> context `[..., R Z]`."""
     inputs = contract.check_call(self, carry, inputs)
     stored = carry.calls + int(self.stores_first_input)
     memory = self._store(carry.memory, inputs[..., : self.latent_size], stored)

@@ -75,7 +75,7 @@ class LRUState(NamedTuple):
 
 def access(
   state: LRUState,
-  asked: LRUInterface,
+  request: LRUInterface,
   *,
   reads: contract.Reads = 'after',
   decay: float = 0.95,
@@ -88,7 +88,7 @@ def access(
 
   Args:
     state: after the step before; controller, tag and calls are passed on.
-    asked: of this step.
+    request: of this step.
     reads: 'after' the write, from M_t (the paper's), or 'before' it, from
       M_{t-1} (Gemici et al. 2017, section 3.2).
     decay: of the usage, the paper's gamma.
@@ -96,16 +96,18 @@ def access(
   Returns:
     The state after the step.
   """
-  least_used = allocation.least_used(state.usage, asked.gates.shape[-1])
+  least_used = allocation.least_used(state.usage, request.gates.shape[-1])
   write_weights = addressing.interpolate(
-    asked.gates, state.read_weights, least_used.sum(-2, keepdims=True)
+    request.gates, state.read_weights, least_used.sum(-2, keepdims=True)
   )
   erased = state.memory * (1.0 - least_used[..., 0, :, None])
   memory = erased + jnp.einsum(
-    '...hn,...hw->...nw', write_weights, asked.write_vectors
+    '...hn,...hw->...nw', write_weights, request.write_vectors
   )
   source = memory if reads == 'after' else state.memory
-  read_weights = addressing.content_weights(asked.keys, source, asked.strengths)
+  read_weights = addressing.content_weights(
+    request.keys, source, request.strengths
+  )
   return state._replace(
     memory=memory,
     usage=allocation.decayed_usage(
@@ -114,7 +116,7 @@ def access(
     read_weights=read_weights,
     write_weights=write_weights,
     reads=addressing.read(source, read_weights),
-    gates=asked.gates,
+    gates=request.gates,
   )
 
 
@@ -137,7 +139,7 @@ class LRU(nn.RNNCellBase):
     slots: N, at least n.
     word_size: W.
     read_heads: n.
-    controller_size: units of the LSTM.
+    controller_size: C, units of the LSTM.
     latent_size: Z. Above 0, words hold the first Z inputs, z_{t-1} (see
       `interface.Interface`); at 0 they are linear in h_t, as in the paper.
     write_vector: 'key', each head writes its read key (the paper's), or
@@ -168,21 +170,21 @@ class LRU(nn.RNNCellBase):
 
   @nn.compact
   def __call__(self, carry: LRUState, inputs: Array) -> tuple[LRUState, Array]:
-    """Advances: `inputs [..., I]` -> context `[..., n W + controller_size]`."""
+    """Advances one step: `inputs [..., I]` -> context `[..., n W + C]`."""
     inputs = contract.check_call(self, carry, inputs)
     carry = contract.with_initial_memory(self, carry)
     reads_tm1 = contract.flatten_heads(carry.reads)
     controller, h = LSTM(self.controller_size, name='controller')(
       carry.controller, jnp.concatenate([inputs, reads_tm1], axis=-1)
     )
-    asked, tag = self._ask(h, inputs, carry.tag)
+    request, tag = self._request(h, inputs, carry.tag)
     step = functools.partial(access, reads=self.reads, decay=self.decay)
-    state = scan.rematerialised(step)(carry, asked)
+    state = scan.rematerialised(step)(carry, request)
     context = jnp.concatenate([contract.flatten_heads(state.reads), h], axis=-1)
     calls = carry.calls + 1
     return state._replace(controller=controller, tag=tag, calls=calls), context
 
-  def _ask(
+  def _request(
     self, h: Array, inputs: Array, tag_tm1: Array | None
   ) -> tuple[LRUInterface, Array | None]:
     """Computes the interface of this step, and its tag."""

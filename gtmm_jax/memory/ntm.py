@@ -104,14 +104,14 @@ def address(memory: Array, weights_tm1: Array, head: NTMHead) -> Array:
 
 
 def _address_together(
-  state: NTMState, asked: NTMInterface
+  state: NTMState, request: NTMInterface
 ) -> tuple[Array, Array]:
   """Returns read and write weights on one memory, in half the time."""
   axes = NTMHead(strengths=-1, gates=-1, shifts=-2, powers=-1, keys=-2)
   heads = jax.tree.map(
     lambda read, write, axis: jnp.concatenate([read, write], axis=axis),
-    asked.read,
-    asked.write,
+    request.read,
+    request.write,
     axes,
   )
   weights_tm1 = jnp.concatenate(
@@ -119,19 +119,19 @@ def _address_together(
   )
   weights = address(state.memory, weights_tm1, heads)
   read_weights, write_weights = jnp.split(
-    weights, [asked.read.gates.shape[-1]], axis=-2
+    weights, [request.read.gates.shape[-1]], axis=-2
   )
   return read_weights, write_weights
 
 
 def access(
-  state: NTMState, asked: NTMInterface, *, reads: contract.Reads = 'before'
+  state: NTMState, request: NTMInterface, *, reads: contract.Reads = 'before'
 ) -> NTMState:
   """Reads and writes: one step of the memory (eqs. 2-9).
 
   Args:
     state: after the step before; controller, tag and calls are passed on.
-    asked: of this step.
+    request: of this step.
     reads: 'before' the write, from M_{t-1}, or 'after' it, from M_t; the paper
       leaves it open. Writes are addressed on M_{t-1} either way.
 
@@ -139,23 +139,23 @@ def access(
     The state after the step.
   """
   if reads == 'before':
-    read_weights, write_weights = _address_together(state, asked)
+    read_weights, write_weights = _address_together(state, request)
   else:
-    write_weights = address(state.memory, state.write_weights, asked.write)
+    write_weights = address(state.memory, state.write_weights, request.write)
   memory = addressing.erase_and_add(
-    state.memory, write_weights, asked.erase, asked.add
+    state.memory, write_weights, request.erase, request.add
   )
   source = state.memory
   if reads == 'after':
     source = memory
-    read_weights = address(source, state.read_weights, asked.read)
+    read_weights = address(source, state.read_weights, request.read)
   return state._replace(
     memory=memory,
     read_weights=read_weights,
     write_weights=write_weights,
     reads=addressing.read(source, read_weights),
-    read_gates=asked.read.gates,
-    write_gates=asked.write.gates,
+    read_gates=request.read.gates,
+    write_gates=request.write.gates,
   )
 
 
@@ -178,7 +178,7 @@ class NTM(nn.RNNCellBase):
     word_size: W.
     read_heads: R.
     write_heads: H.
-    controller_size: units of the LSTM.
+    controller_size: C, units of the LSTM.
     latent_size: Z. Above 0, words hold the first Z inputs, z_{t-1} (see
       `interface.Interface`); at 0 they are linear in h_t, as in the paper.
     shift_range: how far a head moves in one step, in slots, either way.
@@ -206,21 +206,21 @@ class NTM(nn.RNNCellBase):
 
   @nn.compact
   def __call__(self, carry: NTMState, inputs: Array) -> tuple[NTMState, Array]:
-    """Advances: `inputs [..., I]` -> context `[..., R W + controller_size]`."""
+    """Advances one step: `inputs [..., I]` -> context `[..., R W + C]`."""
     inputs = contract.check_call(self, carry, inputs)
     carry = contract.with_initial_memory(self, carry)
     reads_tm1 = contract.flatten_heads(carry.reads)
     controller, h = LSTM(self.controller_size, name='controller')(
       carry.controller, jnp.concatenate([inputs, reads_tm1], axis=-1)
     )
-    asked, tag = self._ask(h, inputs, carry.tag)
+    request, tag = self._request(h, inputs, carry.tag)
     step = functools.partial(access, reads=self.reads)
-    state = scan.rematerialised(step)(carry, asked)
+    state = scan.rematerialised(step)(carry, request)
     context = jnp.concatenate([contract.flatten_heads(state.reads), h], axis=-1)
     calls = carry.calls + 1
     return state._replace(controller=controller, tag=tag, calls=calls), context
 
-  def _ask(
+  def _request(
     self, h: Array, inputs: Array, tag_tm1: Array | None
   ) -> tuple[NTMInterface, Array | None]:
     """Computes the interface of this step, and its tag."""
@@ -236,13 +236,13 @@ class NTM(nn.RNNCellBase):
       size, r, w, parts, self.latent_size, self.key_activation, name='interface'
     )(h, inputs, tag_tm1)
     write_keys = interface.activate(raw.write.keys, self.key_activation)
-    asked = NTMInterface(
+    request = NTMInterface(
       read=self._activate(raw.read, words.read_keys),
       write=self._activate(raw.write, write_keys),
       erase=nn.sigmoid(raw.erase),
       add=words.write_vectors,
     )
-    return asked, tag
+    return request, tag
 
   def _head(self, heads: int, gate_bias: float, shift_bias: float) -> NTMHead:
     """Describes the parts that `heads` heads need, without keys."""

@@ -92,7 +92,7 @@ def _plain(step, weights, carry, inputs):
 def _scan_in_segments(
   body: Callable[[Tree, Tree], tuple[Tree, Tree]], carry: Tree, inputs: Tree
 ) -> tuple[Tree, Tree]:
-  """Scans, saving the carry after about sqrt(T) of T steps.
+  """Scans and saves the carry after about sqrt(T) of T steps only.
 
   The backward pass makes the carries inside one segment after the other again.
   """

@@ -18,6 +18,7 @@ _LONGEST = 300
 _DOCUMENTED = [
   'gtmm_jax/checkpoints',
   'gtmm_jax/figures',
+  'gtmm_jax/memory',
   'gtmm_jax/records',
   'gtmm_jax/tasks',
   'gtmm_jax/tasks/rooms',
