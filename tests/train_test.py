@@ -15,9 +15,9 @@ from flax import linen as nn
 import naive_road
 from gtmm_jax import presets, train
 from gtmm_jax.evaluation import metrics
+from gtmm_jax.memory.scan import Recompute
 from gtmm_jax.model import build
 from gtmm_jax.model.distributions import Bernoulli, kl_divergence
-from gtmm_jax.model.free_energy import Recompute
 from gtmm_jax.problem import Problem
 from gtmm_jax.tasks.recall import PerfectRecall
 from gtmm_jax.tasks.sources.dataset import Images

@@ -15,8 +15,8 @@ import naive_road
 from benchmarking import cores, flops, roofline, timing
 from benchmarking.pytorch import twin
 from gtmm_jax import presets, train
+from gtmm_jax.memory.scan import Recompute
 from gtmm_jax.model import build
-from gtmm_jax.model.free_energy import Recompute
 from gtmm_jax.problem import Problem
 from gtmm_jax.process import jax_settings, provenance
 from gtmm_jax.runs import flags as settings_flags

@@ -195,8 +195,8 @@ class Associative(nn.RNNCellBase):
     heads, has_content = self.read_heads, self._has('content')
     has_succession = has_content and self._has('succession')
     has_position = self._has('age') or self._has('arrival')
-    strength, succession = (
-      Part((heads,), interface.strength_bias(initial, 'softplus'))
+    bias, succession_bias = (
+      interface.strength_bias(initial, 'softplus')
       for initial in (self.initial_strength, INITIAL_SUCCESSION)
     )
     queries = Part(
@@ -205,8 +205,8 @@ class Associative(nn.RNNCellBase):
     return _FromController(
       gates=Part((heads, self.latent_size)),
       shares=Part((heads, len(ADDRESSINGS))),
-      strengths=strength if has_content else None,
-      successions=succession if has_succession else None,
+      strengths=Part((heads,), bias) if has_content else None,
+      successions=Part((heads,), succession_bias) if has_succession else None,
     ), _FromSituation(
       hidden=Part((self.attention_size,)) if has_position else None,
       queries=queries if has_content else None,
@@ -284,7 +284,7 @@ def _check_settings(core: Associative) -> None:
     )
   if core.top_k > core.slots:
     raise ValueError(
-      f'top_k is {core.top_k}; it must be 0, which reads all slots, or at most '
+      f'top_k is {core.top_k}; it must be 0, for all slots, or at most '
       f'their number, {core.slots}.'
     )
   if core.top_k == 1 < core.slots:

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple, get_args
 
 from gtmm_jax import presets
-from gtmm_jax.model.free_energy import Recompute
+from gtmm_jax.memory.scan import Recompute
 from gtmm_jax.model.temporal_vae import Store
 
 # On the CPU each replica has its own device.

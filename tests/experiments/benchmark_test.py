@@ -21,7 +21,7 @@ import pytest
 import accelerator_report
 import program_flags
 from gtmm_jax import presets
-from gtmm_jax.model.free_energy import Recompute
+from gtmm_jax.memory.scan import Recompute
 
 _ROOT = pathlib.Path(__file__).resolve().parents[2]
 _PROGRAM = _ROOT / 'experiments' / 'benchmark.py'

@@ -8,8 +8,8 @@ import pytest
 
 import kept
 from gtmm_jax import presets
+from gtmm_jax.memory.scan import Recompute
 from gtmm_jax.model import build
-from gtmm_jax.model.free_energy import Recompute
 
 _SHAPE = (28, 28, 1)
 
