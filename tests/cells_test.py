@@ -82,12 +82,15 @@ def _network(task, length, shape, model, preset):
 
 
 @functools.cache
-def _step(network):
-  """Returns parameters, and the compiled step that trains them on episodes."""
-  problem, optimizer = Problem(network, _one_of, 2), train.adam(1e-3)
-  initialise = functools.partial(train.init_state, problem, optimizer)
-  step = functools.partial(train.train_step, problem, optimizer)
-  return jax.jit(initialise), jax.jit(step)
+def _first_step(network, sample):
+  """Returns (key, images) -> the states before and after a step, compiled."""
+  problem, optimizer = Problem(network, sample, _BATCH), train.adam(1e-3)
+
+  def run(key, images):
+    state = train.init_state(problem, optimizer, key, images)
+    return state, train.train_step(problem, optimizer, state, key, images)
+
+  return jax.jit(run)
 
 
 def _check(before, after, length):
@@ -107,9 +110,7 @@ def test_a_step_at_tiny_sizes(task, model):
   episodes = _episodes(task)
   length = episodes.frames.shape[1]
   network = _network(task, length, _images(task).shape, model, _TINY)
-  initialise, step = _step(network)
-  before = initialise(_KEY, episodes)
-  after = step(before, _KEY, episodes)
+  before, after = _first_step(network, _one_of)(_KEY, episodes)
   _check(before, after, length)
   # Of episodes that are drawn alike, each step's is one of the two.
   shares = np.asarray(episodes.predictable).mean(1)
@@ -127,11 +128,4 @@ def test_a_step_of_the_paper_preset(task, model):
   images = rooms.split()[0] if task == 'rotation' else _images(task)
   preset = presets.choose('paper', images.shape[-1])
   network = _network(task, made.length, images.shape, model, preset)
-  problem = Problem(network, made.sample, _BATCH)
-  optimizer = train.adam(1e-3)
-
-  def run(key, images):
-    state = train.init_state(problem, optimizer, key, images)
-    return state, train.train_step(problem, optimizer, state, key, images)
-
-  _check(*jax.jit(run)(_KEY, images), made.length)
+  _check(*_first_step(network, made.sample)(_KEY, images), made.length)

@@ -57,10 +57,13 @@ def variables_of(module: nn.Module, *arguments):
   return random_variables(shapes)
 
 
+_jit = functools.cache(jax.jit)
+
+
 def in_double(function, *arguments):
   """Returns what a function computes in float64, as NumPy arrays."""
   with jax.enable_x64(True):
-    return jax.tree.map(np.asarray, jax.jit(function)(*arguments))
+    return jax.tree.map(np.asarray, _jit(function)(*arguments))
 
 
 def normal(seed: int, *shape: int) -> np.ndarray:
@@ -206,27 +209,30 @@ def slow_norm(variables, name: str, x: np.ndarray, train: bool) -> np.ndarray:
   return out
 
 
+def convolve_all(x, kernels):
+  return jnp.concatenate([convolutions.convolve(x, k) for k in kernels], -1)
+
+
+def halve(x, kernel):
+  return convolutions.convolve(x, kernel, 2)
+
+
 def streams(variables, name: str, x: np.ndarray) -> np.ndarray:
   kernels = [variables['params'][name][f'kernel_{n}'] for n in (1, 3, 5, 7)]
-  return in_double(
-    lambda x, k: jnp.concatenate([convolutions.convolve(x, y) for y in k], -1),
-    x,
-    kernels,
-  )
+  return in_double(convolve_all, x, kernels)
 
 
 def slow_encoder(variables, x: np.ndarray, train: bool) -> np.ndarray:
   """Applies the digit encoder layer by layer to frames [B, H, W, C]."""
   parameters = variables['params']
-
-  def halve(x, k):
-    return in_double(lambda x, k: convolutions.convolve(x, k, 2), x, k)
-
   x = slow_norm(variables, 'norm_1', streams(variables, 'streams_1', x), train)
-  x = halve(x, parameters['halve_1']['kernel'])
+  x = in_double(halve, x, parameters['halve_1']['kernel'])
   x = slow_norm(variables, 'norm_2', x, train)
   x = slow_norm(variables, 'norm_3', streams(variables, 'streams_2', x), train)
-  x = halve(x, parameters['halve_2']['kernel']) + parameters['halve_2']['bias']
+  x = (
+    in_double(halve, x, parameters['halve_2']['kernel'])
+    + parameters['halve_2']['bias']
+  )
   linear = parameters['linear']
   return x.reshape(len(x), -1) @ linear['kernel'] + linear['bias']
 
@@ -234,17 +240,14 @@ def slow_encoder(variables, x: np.ndarray, train: bool) -> np.ndarray:
 def slow_decoder(variables, code: np.ndarray, train: bool) -> np.ndarray:
   """Applies the digit decoder layer by layer, to frames [B, 8, 8, C]."""
   parameters = variables['params']
-
-  def double(x, k):
-    return in_double(convolutions.convolve_transposed, x, k)
-
+  double = convolutions.convolve_transposed
   linear = parameters['linear']
   x = (code @ linear['kernel'] + linear['bias']).reshape(len(code), 2, 2, 64)
   x = slow_norm(variables, 'norm_1', streams(variables, 'streams_1', x), train)
-  x = double(x, parameters['double_1']['kernel'])
+  x = in_double(double, x, parameters['double_1']['kernel'])
   x = slow_norm(variables, 'norm_2', x, train)
   x = slow_norm(variables, 'norm_3', streams(variables, 'streams_2', x), train)
-  x = double(x, parameters['double_2']['kernel'])
+  x = in_double(double, x, parameters['double_2']['kernel'])
   return x + parameters['double_2']['bias']
 
 
