@@ -1,4 +1,4 @@
-"""Replicas over devices: the only file that knows either.
+"""Replicas over devices; no other file knows of devices.
 
 R replicas of a one-replica function run on D devices, R / D on each:
 `jax.pmap` over the devices of `jax.vmap` over the replicas on each. Replicas
@@ -20,7 +20,7 @@ import numpy as np
 
 Tree = Any
 
-# Bytes that a machine is taken to have which does not tell.
+# Bytes of memory, where the system does not say.
 _UNKNOWN_MEMORY = 4 * 2**30
 
 
@@ -54,8 +54,8 @@ def prepare_cpu_devices(replicas: int) -> None:
   are convolutions, which XLA runs 40 to 90 times slower on the CPU when they
   are batched over kernels. A replica also gives the same bits whatever R is.
 
-  Has to be called before jax is first used. Accelerators are not touched, and
-  nothing is done where the user has chosen (`jax_num_cpu_devices`, XLA_FLAGS).
+  Call it before JAX is first used. Accelerators are not touched, and nothing is
+  done where the user has set `jax_num_cpu_devices` or XLA_FLAGS.
 
   Args:
     replicas: R.
@@ -96,11 +96,10 @@ def plan(
 
 
 def room_for_data(layout: Layout) -> int:
-  """Bytes that a copy of the data may take on each device of a layout.
+  """Returns the bytes that a copy of the data may take on each device.
 
-  Half of what an accelerator lets the program have. On the CPU the devices
-  share half of the machine's memory with each other, and with a copy from
-  which theirs are made.
+  Half of the memory of an accelerator. On the CPU, devices share half of the
+  machine's memory with each other, and with the copy that theirs are made from.
   """
   limit = _limit(layout)
   if limit is not None:
@@ -115,14 +114,14 @@ def memory(layout: Layout) -> int:
 
 
 def _limit(layout: Layout) -> int | None:
-  """Bytes that an accelerator lets the program have; None for the CPU."""
+  """Returns the bytes that an accelerator gives the program; None on CPUs."""
   return (layout.devices[0].memory_stats() or {}).get('bytes_limit')
 
 
 def _machine_memory() -> int:
   try:
     return os.sysconf('SC_PHYS_PAGES') * os.sysconf('SC_PAGE_SIZE')
-  except (AttributeError, ValueError, OSError):  # Where systems do not tell.
+  except (AttributeError, ValueError, OSError):  # Some systems do not say.
     return _UNKNOWN_MEMORY
 
 
