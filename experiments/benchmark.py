@@ -1,18 +1,21 @@
-r"""Measures what a training step costs, for one or several numbers of replicas.
+r"""Measures what a training step costs, as replicas or another size grow.
 
-  python experiments/benchmark.py --model=introspective --replicas=1,4
+  python experiments/benchmark.py --model=introspective --grow=replicas=1,4
+  python experiments/benchmark.py --model=dnc --grow=slots=25,64,128,256
+  python experiments/benchmark.py --cores
+  python experiments/benchmark.py --parameters
 
-Replicas are laid out, and episodes drawn, as run.py does it; what is not given
-comes from the preset. Steps stand beside the least time that their arithmetic
-and traffic can take on this machine, with --pytorch beside the same model in
-PyTorch, and with --naive beside what one would write first. --json=FILE also
-writes the numbers, a row at a time; with --compare=FILE, those of an earlier
---json that moved beyond the noise are listed. --parameters counts the models'
-parameters beside the paper's Table 1 instead, --cores times the memory cores
-alone as they grow, beside PyTorch's package dnc, --memory estimates what
-gradients need.
+A row of the table is a run of its own, laid out as run.py does it; what is not
+given comes from the preset. Each has the time, memory and seconds of compiling
+of its steps, beside the least time that their arithmetic can take on this
+machine and, with --pytorch, beside the same model in PyTorch. --grow takes any
+flag or size of --set whose values are whole numbers; `power` is p where a step
+takes the p-th power of what grows as long. --cores times the memory cores
+alone, beside PyTorch's package dnc; --parameters counts parameters beside the
+paper's Table 1. --json=FILE writes the numbers, too.
 """
 
+import os
 import pathlib
 import sys
 from typing import Any
@@ -26,119 +29,142 @@ if __name__ == '__main__':
   signals.watch('rows that were measured are in --json, if given')
   command.import_jax()
 
-from absl import app, flags
+from absl import app
+from absl import flags as absl_flags
 from rich.console import Console
 
-import benchmark_comparison
-from benchmarking import own_flags
-from gtmm_jax import presets
-from gtmm_jax.runs.settings import describe
+from benchmarking import cores, growth, parameter_counts, tables, training_steps
+from benchmarking.pytorch import dnc
+from gtmm_jax import replicas
+from gtmm_jax.process import places
+from gtmm_jax.records import documents
+from gtmm_jax.runs import flags, prepare
 
-# jax is imported after the flags are read: --help and mistakes cost no time.
+FLAGS = absl_flags.FLAGS
 
-FLAGS = flags.FLAGS
+# Flags of a run that matter to its steps.
+_OF_RUNS = (
+  'task',
+  'model',
+  'preset',
+  'replicas',
+  'batch_size',
+  *flags.EPISODE,
+  'store',
+  *flags.OPTIONS,
+  'set',
+  'data',
+  'data_dir',
+  'device_megabytes',
+  'recompute',
+  'precision',
+)
+
+
+def define_flags() -> None:
+  """Defines every flag of this program."""
+  flags.define(_OF_RUNS)
+  absl_flags.DEFINE_string(
+    'grow',
+    None,
+    'NAME=VALUES: what grows from row to row, a flag or a size of --set, and '
+    'whole numbers from 1 on with commas between. Default: replicas=1,4, and '
+    'one replica where something else grows.',
+  )
+  absl_flags.DEFINE_float(
+    'seconds',
+    5.0,
+    'To spend on the steps of each row, or on the passes of all cores of a '
+    'size, > 0; compiling comes on top.',
+  )
+  absl_flags.DEFINE_string('json', None, 'File to write the numbers to, too.')
+  absl_flags.DEFINE_bool(
+    'pytorch',
+    False,
+    'Time the same model in PyTorch, too: vrnn and introspective on grey '
+    'frames; pip install "gtmm_jax[benchmark]".',
+  )
+  absl_flags.DEFINE_bool(
+    'parameters',
+    False,
+    'Print the number of parameters of each model at the paper preset, beside '
+    "Table 1's, and time nothing.",
+  )
+  absl_flags.DEFINE_bool(
+    'cores',
+    False,
+    'Time the memory cores alone, forward and backward, and the PyTorch '
+    'package dnc beside them where it is installed, '
+    'pip install "gtmm_jax[benchmark]". Of the other flags, seconds, sizes, '
+    'plain and json matter then.',
+  )
+  absl_flags.DEFINE_bool(
+    'plain',
+    False,
+    'For --cores: take derivatives as plain JAX does, as of a bare core, and '
+    'not as training does, by the backward passes that are written out.',
+  )
+  absl_flags.DEFINE_list(
+    'sizes',
+    [],
+    'For --cores: slots, word size and read heads as NxWxR, each >= 1 and R at '
+    'most N, with commas between. Default: 25x32x5, and from there each of the '
+    'three grows.',
+  )
 
 
 def main(_: list[str]) -> None:
   """Checks the flags, measures, prints."""
   try:
-    counts = own_flags.replica_counts(FLAGS.replicas)
-    sizes = own_flags.sizes(FLAGS.sizes)
+    sizes = cores.read_sizes(FLAGS.sizes)
     command.require_seconds(FLAGS.seconds)
-    if sizes and not FLAGS.cores:
-      raise ValueError('--sizes are those of memory cores; add --cores.')
-    if FLAGS.plain and not FLAGS.cores:
-      raise ValueError('--plain is for memory cores alone; add --cores.')
-    tables = [n for n in ('cores', 'parameters', 'memory') if FLAGS[n].value]
-    if len(tables) > 1:
-      both = ' and '.join(f'--{name}' for name in tables)
-      raise ValueError(f'{both} are tables of their own; ask for one.')
-    if tables and tables != ['cores'] and FLAGS.compare:
-      raise ValueError(f'--compare is for times; leave out --{tables[0]}.')
-    if FLAGS.memory:
-      own_flags.require_none_of_one_model(FLAGS)
-    path = own_flags.writable(FLAGS.json)
-    before = None
-    if FLAGS.compare is not None:
-      before = benchmark_comparison.read(FLAGS.compare)
-    command.import_jax()
-    if FLAGS.parameters or FLAGS.cores:
-      # The others first tell how many devices of the CPU they take.
+    for name in ('sizes', 'plain'):
+      if FLAGS[name].value and not FLAGS.cores:
+        raise ValueError(f'--{name} is for memory cores alone; add --cores.')
+    if FLAGS.cores and FLAGS.parameters:
+      raise ValueError('--cores and --parameters are two tables; ask for one.')
+    path = _writable(FLAGS.json)
+    if FLAGS.cores or FLAGS.parameters:
       command.require_device()
   except ValueError as error:
     command.fail(error)
   console = command.console()
   if FLAGS.parameters:
-    _count(path, console)
-    return
-  if FLAGS.memory:
-    _estimate(counts[-1], path, console)
-    return
-  if FLAGS.cores:
-    content = _time_cores(sizes, path, console)
+    rows = parameter_counts.rows()
+    console.print(tables.parameters(rows))
+    _write(path, {'parameters': rows})
+  elif FLAGS.cores:
+    _time_cores(sizes, path, console)
   else:
-    content = _time_steps(counts, path, console)
-  if before is not None:
-    _compare(before, content, console)
+    _time_steps(path, console)
+
+
+def _writable(text: str | None) -> pathlib.Path | None:
+  """Returns the file of --json; raises `ValueError` if it cannot be written."""
+  if text is None:
+    return None
+  path = places.locate(text, 'json')
+  if path.is_dir():
+    raise ValueError(f'--json={text} is a folder; name a file.')
+  if not path.parent.is_dir():
+    raise ValueError(
+      f'--json={text} lies in a folder that does not exist; make '
+      f'{path.parent}, or name a file elsewhere.'
+    )
+  if not os.access(path if path.exists() else path.parent, os.W_OK):
+    raise ValueError(f'--json={text} may not be written; name another file.')
+  return path
 
 
 def _write(path: pathlib.Path | None, content: dict[str, Any]) -> None:
+  """Writes the numbers; who reads while rows are to come finds a whole file."""
   if path is not None:
-    from gtmm_jax.records import documents
-
-    # A reader may look while rows are still to come: it finds whole files.
     documents.replace_document(path, documents.as_json(content))
 
 
-def _count(path: pathlib.Path | None, console: Console) -> None:
-  from benchmarking import reporting, timing
-
-  rows = [
-    {
-      'frames': frames,
-      'model': model,
-      'parameters': count,
-      'paper': paper[model],
-      'difference_percent': 100 * (count / paper[model] - 1),
-    }
-    for frames, paper in presets.PAPER_PARAMETERS.items()
-    for model, count in timing.parameter_counts(frames).items()
-  ]
-  console.print(reporting.parameters(rows))
-  _write(path, {'parameters': rows})
-
-
-def _estimate(count: int, path: pathlib.Path | None, console: Console) -> None:
-  from benchmarking import reporting, training_steps
-
-  try:
-    prepared = training_steps.prepare(FLAGS, count)
-  except (ValueError, OSError) as error:
-    command.fail(error)
-  rows = training_steps.memory(prepared)
-  settings = prepared.settings
-  console.print(
-    f'{settings.task} ({describe(settings)}), batch {settings.batch_size}, '
-    f'preset {settings.preset}, {count} replicas'
-  )
-  console.print(reporting.memory(rows))
-  content = {**training_steps.document(prepared, 0.0), 'memory': rows}
-  content['settings'] = {
-    name: value
-    for name, value in content['settings'].items()
-    if name not in own_flags.OF_ONE_MODEL
-  }
-  _write(path, content)
-
-
 def _time_cores(
-  given: list[tuple[int, int, int]],
-  path: pathlib.Path | None,
-  console: Console,
-) -> dict[str, Any]:
-  from benchmarking import cores, reporting
-  from benchmarking.pytorch import dnc
-
+  sizes: list[cores.Sizes], path: pathlib.Path | None, console: Console
+) -> None:
   pytorch = dnc.load()
   content = {
     **cores.about(pytorch, FLAGS.plain),
@@ -148,60 +174,35 @@ def _time_cores(
   console.print(cores.announce(content))
   if isinstance(pytorch, str):
     console.print(pytorch)
-  sizes = [cores.Sizes(*each) for each in given]
   measured = cores.measure(
     sizes or cores.growth(), FLAGS.seconds, pytorch, FLAGS.plain
   )
   for rows in measured:
     content['rows'] += rows
     _write(path, content)
-  console.print(reporting.cores(content['rows']))
-  return content
+  console.print(tables.cores(content['rows']))
 
 
-def _time_steps(
-  counts: list[int], path: pathlib.Path | None, console: Console
-) -> dict[str, Any]:
-  from benchmarking import reporting, training_steps
-  from gtmm_jax import replicas
-
-  # As many devices as the largest row may use, before jax is first used.
-  replicas.prepare_cpu_devices(counts[-1])
+def _time_steps(path: pathlib.Path | None, console: Console) -> None:
   try:
-    prepared = [training_steps.prepare(FLAGS, count) for count in counts]
+    grows = growth.read(FLAGS.grow, FLAGS.replicas)
+    settings = growth.settings(grows, FLAGS)
+    # As many as the largest row may use, before jax is first used.
+    replicas.prepare_cpu_devices(max(each.replicas for each in settings))
+    runs = [prepare.prepare(each, has_workdir=False) for each in settings]
   except (ValueError, OSError) as error:
     command.fail(error)
-  console.print(training_steps.announce(prepared[0]))
+  console.print(training_steps.announce(runs[0]))
   for content in training_steps.measure(
-    prepared, FLAGS.seconds, FLAGS.pytorch, FLAGS.naive
+    runs, grows, FLAGS.seconds, FLAGS.pytorch
   ):
     _write(path, content)
-  console.print(reporting.timings(content['rows']))
-  console.print(reporting.roofline(content['roofline']))
-  if content['others']:
-    console.print(reporting.others(content['others']))
+  console.print(tables.steps(content['rows'], grows.name))
+  console.print(tables.costs(content['rows'], grows.name))
   for remark in content['remarks']:
     console.print(remark)
-  return content
-
-
-def _compare(
-  before: dict[str, Any], content: dict[str, Any], console: Console
-) -> None:
-  try:
-    changes, count, notes = benchmark_comparison.compare(before, content)
-  except ValueError as error:
-    command.fail(error)
-  for note in notes:
-    console.print(note)
-  if changes:
-    console.print(benchmark_comparison.as_table(changes))
-  rows = 'row' if count == 1 else 'rows'
-  console.print(
-    f'{len(changes)} numbers of {count} {rows} moved beyond the noise.'
-  )
 
 
 if __name__ == '__main__':
-  own_flags.define_flags()
+  define_flags()
   app.run(main, flags_parser=command.parse_flags)

@@ -13,30 +13,27 @@ Needs ViZDoom: pip install "gtmm_jax[vizdoom]".
 import dataclasses
 import os
 import pathlib
+import signal
+import sys
 import time
 
-from gtmm_jax.process import command, signals
+# Its parts lie beside it, however it is started.
+sys.path.insert(0, str(pathlib.Path(__file__).parent))
 
-if __name__ == '__main__':
-  signals.watch('nothing was written')
-  command.import_jax()
-
-import jax
-import jax.numpy as jnp
 import numpy as np
-from absl import app, flags
+from absl import app, flags, logging
 from rich.console import Console
 from rich.progress import track
 
-from gtmm_jax.process import places
-from gtmm_jax.tasks import Rotation
-from gtmm_jax.tasks.sources import vizdoom_level
+from gtmm_jax.process import command, places
+from gtmm_jax.tasks.sources import vizdoom_level as level_module
+
+# jax and ViZDoom are imported after the flags are read: --help and mistakes
+# cost no time.
 
 FLAGS = flags.FLAGS
 
 _LARGEST_SEED = 2**32 - 1
-# What is told of the program's work where a signal ends it.
-_LOST = 'nothing was written'
 
 
 def define_flags() -> None:
@@ -48,19 +45,19 @@ def define_flags() -> None:
     'size',
     32,
     f'Height and width of frames in pixels, a multiple of 4, 8 to '
-    f'{vizdoom_level.SIDE}.',
+    f'{level_module.SIDE}.',
   )
   flags.DEFINE_string(
     'level',
     'my_way_home',
-    f'Where the camera stands: {vizdoom_level.LEVELS}; all come with ViZDoom.',
+    f'Where the camera stands: {level_module.LEVELS}; all come with ViZDoom.',
   )
   flags.DEFINE_integer('seed', 0, 'Seed of places and turns, 0 to 2^32 - 1.')
 
 
 @dataclasses.dataclass(frozen=True)
 class Request:
-  """The values of the flags."""
+  """What the flags say."""
 
   output: str
   episodes: int
@@ -71,24 +68,24 @@ class Request:
 
 
 def main(_: list[str]) -> None:
-  """Checks the flags, records, writes, and prints what was recorded."""
+  """Checks the flags, records, writes, says what was recorded."""
+  logging.set_verbosity(logging.ERROR)
   fields = dataclasses.fields(Request)
   request = Request(**{each.name: FLAGS[each.name].value for each in fields})
-  # Angles are computed on the CPU, so that all machines give the same file.
-  jax.config.update('jax_platforms', 'cpu')
+  # Angles are made on the CPU, on every machine alike.
+  os.environ['JAX_PLATFORMS'] = 'cpu'
+  # Else the game would stay when this program is ended.
+  signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
   console = command.console()
   began = time.perf_counter()
   try:
     path = check(request)
-    # A signal waits for the episode at hand, so that the game is closed.
-    with signals.deferred(_LOST):
-      frames, predictable, error = record(request, console)
-    with signals.deferred(f'{path} is written whole or not at all'):
-      write(path, frames, predictable)
-  except signals.Stopped as stopped:
-    signals.leave(stopped)
+    frames, predictable, error = record(request, console)
+    write(path, frames, predictable)
   except (ValueError, OSError, MemoryError) as mistake:
     command.fail(mistake)
+  except KeyboardInterrupt:
+    sys.exit(130)
   console.print(
     f'{request.level}, {request.episodes:,} episodes of {request.length} '
     f'frames, {request.size} x {request.size}, seed {request.seed}'
@@ -100,22 +97,22 @@ def main(_: list[str]) -> None:
 
 
 def check(request: Request) -> pathlib.Path:
-  """Checks the flags, and returns the file to write.
+  """The file to write, where nothing is wrong.
 
   Raises:
     ValueError: in one sentence, what is wrong and what to do.
   """
-  vizdoom_level.resolve(request.level)
+  level_module.resolve(request.level)
   if request.episodes < 1:
     raise ValueError(
       f'--episodes is {request.episodes}; it must be at least 1.'
     )
   if request.length < 14:
     raise ValueError(f'--length is {request.length}; it must be at least 14.')
-  if request.size % 4 or not 8 <= request.size <= vizdoom_level.SIDE:
+  if request.size % 4 or not 8 <= request.size <= level_module.SIDE:
     raise ValueError(
       f'--size is {request.size}; it must be a multiple of 4 from 8 to '
-      f'{vizdoom_level.SIDE}.'
+      f'{level_module.SIDE}.'
     )
   if not 0 <= request.seed <= _LARGEST_SEED:
     raise ValueError(f'--seed is {request.seed}; it must be 0 to 2^32 - 1.')
@@ -125,30 +122,26 @@ def check(request: Request) -> pathlib.Path:
       f'--output={request.output} is not the name of an .npz file.'
     )
   places.require_writable(path.absolute().parent, f'--output={request.output}')
-  vizdoom_level.import_vizdoom()
+  level_module.import_vizdoom()
+  command.import_jax()
   return path
 
 
 def record(
   request: Request, console: Console
 ) -> tuple[np.ndarray, np.ndarray, float]:
-  """Records all episodes.
-
-  Returns:
-    Frames `[N, T, H, W, 3]`, whether each is predictable `[N, T]`, and the
-    largest error of a heading, in degrees.
+  """Frames, flags, and the largest error of a heading, in degrees.
 
   Raises:
-    ValueError: ViZDoom fails, or the level has no free place.
-    signals.Stopped: a signal came.
+    ValueError: if ViZDoom fails, or the level has no free place.
   """
-  # Allocated first, because too many episodes would not fit.
+  # First, since too many would not fit.
   shape = (request.episodes, request.length, request.size, request.size, 3)
   frames = np.empty(shape, np.uint8)
   turned, predictable = motion(request)
   rng = np.random.default_rng(request.seed)
   errors = []
-  with vizdoom_level.open_level(request.level, request.seed) as level:
+  with level_module.open_level(request.level, request.seed) as level:
     for index in track(
       range(request.episodes),
       'episodes',
@@ -158,19 +151,22 @@ def record(
     ):
       frames[index], error = level.record(rng, turned[index], request.size)
       errors.append(error)
-      if signals.received() is not None:
-        raise signals.Stopped(signals.received(), _LOST)
   return frames, predictable, max(errors)
 
 
 def motion(request: Request) -> tuple[np.ndarray, np.ndarray]:
-  """Returns the camera's angles in degrees, and whether they are predictable.
+  """How far the camera has turned, in degrees, and the second turn, `[N, T]`.
 
-  Both are `[N, T]`. Episode n depends on the seed and n alone.
+  Episode n is that of (seed, n), however many are recorded.
   """
+  import jax
+  import jax.numpy as jnp
+
+  from gtmm_jax.tasks import Rotation
+
   task = Rotation(request.length, request.size)
   with jax.default_device(jax.local_devices(backend='cpu')[0]):
-    # The same angles for every setting of jax's random generator.
+    # The same flags give the same file, whatever jax is told.
     key = jax.random.key(request.seed, impl='threefry2x32')
     keys = jax.vmap(lambda n: jax.random.fold_in(key, n))(
       jnp.arange(request.episodes)
@@ -182,15 +178,15 @@ def motion(request: Request) -> tuple[np.ndarray, np.ndarray]:
 def write(
   path: pathlib.Path, frames: np.ndarray, predictable: np.ndarray
 ) -> None:
-  """Writes the file; if that fails, none is there, or the earlier one.
+  """Writes the file under another name first: it is whole or not there.
 
   Raises:
-    OSError: it cannot be written.
+    OSError: if it cannot be written.
   """
   path.parent.mkdir(parents=True, exist_ok=True)
   part = path.with_name(f'.{path.name}.{os.getpid()}')
   try:
-    # Uncompressed, so that frames are read from the file when they are used.
+    # Uncompressed, so that readers can map it.
     with part.open('wb') as file:
       np.savez(file, frames=frames, predictable=predictable)
     part.replace(path)

@@ -137,7 +137,7 @@ fi
 for model in introspective vrnn; do
   part "benchmark-$model" "$benchmark" "$python" experiments/benchmark.py \
     --task=perfect_recall --model="$model" --preset=$preset \
-    --replicas=$counts --seconds=$row --data=files:"$digits" \
+    --grow=replicas=$counts --seconds=$row --data=files:"$digits" \
     --json="$scratch/benchmark-$model.json"
 done
 train introspective $(($(left) / 2)) "$(left)"

@@ -3,13 +3,12 @@
 A pass is one sequence batch through one core, forward and backward: T steps of
 `jax.lax.scan`, the sum of squares of the contexts, and its gradient with
 respect to the core's parameters and its inputs, all in one program. Backward
-passes are those that are written out, as in training, or plain JAX, as a bare
-core has them.
+passes are the written ones, as in training, or plain JAX, as of a bare core.
 """
 
 import contextlib
 import functools
-import itertools
+import re
 import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
@@ -35,9 +34,6 @@ BATCH_SIZE = 10
 INPUT_SIZE = 32
 CONTROLLER_SIZE = 128
 
-# Fewer rounds say nothing of quartiles.
-_LEAST_ROUNDS = 5
-
 
 class Sizes(NamedTuple):
   """Sizes of a memory: N slots, words of W, R read heads."""
@@ -47,17 +43,17 @@ class Sizes(NamedTuple):
   read_heads: int
 
 
-class Program(NamedTuple):
-  """Something that passes forward and backward.
+class Pass(NamedTuple):
+  """A pass forward and backward through a core.
 
   Attributes:
-    core: whose pass it is.
-    run: one pass; returns when its gradients are there.
-    threads: that PyTorch was told to use; None for JAX, which takes its own.
+    core: its name.
+    run: makes one pass; returns when its gradients are there.
+    threads: that PyTorch uses; None for JAX, which takes its own.
     compile_seconds: of JAX; None for PyTorch, which does not compile.
     temporary_bytes: that the compiled program needs beside its arguments and
-      results, gradients included; None for PyTorch, which does not tell on CPUs
-      and for devices that do not.
+      results, gradients included; None for PyTorch, which does not tell on
+      CPUs, and for devices that do not.
   """
 
   core: str
@@ -67,8 +63,32 @@ class Program(NamedTuple):
   temporary_bytes: int | None = None
 
 
+def read_sizes(texts: Sequence[str]) -> list[Sizes]:
+  """Returns the sizes that --sizes names, each once, in the order given.
+
+  Args:
+    texts: NxWxR each; may be empty.
+
+  Raises:
+    ValueError: if one is not three whole numbers from 1 on with R <= N.
+  """
+  all_sizes = []
+  for text in texts:
+    match = re.fullmatch(r'\s*(\d+)x(\d+)x(\d+)\s*', text)
+    sizes = Sizes(*map(int, match.groups())) if match else Sizes(0, 0, 0)
+    if min(sizes) < 1 or sizes.read_heads > sizes.slots:
+      raise ValueError(
+        f'--sizes has {text!r} in it; it must be slots, word size and read '
+        f'heads, whole numbers from 1 on with no more heads than slots, as in '
+        f'--sizes=25x32x5,128x32x5.'
+      )
+    if sizes not in all_sizes:
+      all_sizes.append(sizes)
+  return all_sizes
+
+
 def growth() -> list[Sizes]:
-  """N 25, W 32, R 5 first; then each of the three grows from there."""
+  """Returns N 25, W 32, R 5, then each of the three grown from there."""
   point = Sizes(25, 32, 5)
   return [
     point,
@@ -79,12 +99,7 @@ def growth() -> list[Sizes]:
 
 
 def about(pytorch: dnc.Modules | str, is_plain: bool = False) -> dict[str, Any]:
-  """Returns what every row shares, as --json has it.
-
-  Args:
-    pytorch: as of `measure`.
-    is_plain: as of `measure`.
-  """
+  """Returns what every row shares, as --json has it; arguments of `measure`."""
   packages = ('jax', 'jaxlib', 'flax', 'numpy')
   if not isinstance(pytorch, str):
     packages += ('torch', 'dnc')
@@ -103,7 +118,7 @@ def about(pytorch: dnc.Modules | str, is_plain: bool = False) -> dict[str, Any]:
 
 
 def announce(content: dict[str, Any]) -> str:
-  """What is measured and on what, from `about`, in a line or two."""
+  """Returns what is measured and on what, from `about`, in a line or two."""
   settings, versions = content['settings'], content['versions']
   device = content['device']
   lines = [
@@ -125,13 +140,13 @@ def measure(
 ) -> Iterator[list[dict[str, Any]]]:
   """Times every core at every size.
 
-  All programs of a size take turns, so that what else the machine does falls
-  on all of them. The LSTM, which has no memory, is timed at the first size.
+  All passes of a size take turns. The LSTM, which has no memory, is timed at
+  the first size.
 
   Args:
-    all_sizes: in which order they are measured.
-    seconds: to spend on each size, > 0; at least five rounds are made.
-    pytorch: from `benchmark_pytorch.load`; a sentence leaves JAX alone.
+    all_sizes: in the order in which they are measured.
+    seconds: to spend on each size, > 0; at least five rounds are counted.
+    pytorch: from `pytorch.dnc.load`; a sentence leaves JAX alone.
     is_plain: whether derivatives are JAX's own, and not written out.
 
   Yields:
@@ -143,71 +158,51 @@ def measure(
       del cores['lstm']
     mode = contextlib.nullcontext if is_plain else derivatives.written_out
     with mode():
-      programs = [_jax_program(*core, sizes) for core in cores.items()]
+      passes = [_jax_pass(*core, sizes) for core in cores.items()]
     if not isinstance(pytorch, str):
-      programs += _pytorch_programs(sizes, pytorch)
-    yield as_rows(sizes, programs, take_turns(programs, seconds))
-
-
-def take_turns(programs: Sequence[Program], seconds: float) -> np.ndarray:
-  """Milliseconds of each pass, [rounds, programs].
-
-  Args:
-    programs: one round runs each once, in this order; a first round is not
-      counted.
-    seconds: rounds are made until so much is spent; at least five.
-  """
-  rounds = []
-  for number in itertools.count():
-    times = []
-    for program in programs:
-      began = time.perf_counter()
-      program.run()
-      times.append(time.perf_counter() - began)
-    if number:
-      rounds.append(times)
-    if number >= _LEAST_ROUNDS and np.sum(rounds) >= seconds:
-      return 1e3 * np.array(rounds)
+      passes += _pytorch_passes(sizes, pytorch)
+    times = timing.rounds([each.run for each in passes], seconds)
+    yield as_rows(sizes, passes, times)
 
 
 def as_rows(
-  sizes: Sizes, programs: Sequence[Program], milliseconds: np.ndarray
+  sizes: Sizes, passes: Sequence[Pass], seconds: np.ndarray
 ) -> list[dict[str, Any]]:
-  """Times of one size as JSON has them.
+  """Returns the times of one size as JSON has them.
 
   Args:
     sizes: of the memories.
-    programs: what was timed.
-    milliseconds: [rounds, programs].
+    passes: that were timed.
+    seconds: of each run, [rounds, passes].
 
   Returns:
-    The fields of `Sizes` and, but for `run`, of `Program`; `milliseconds`, the
-    spread over rounds; `rounds`; and `pytorch_ratio`: how many times as long as
-    this program's the median pass of PyTorch's package takes, on the number of
-    threads that suits it best; None where it was not timed.
+    For each pass the fields of `Sizes` and, but for `run`, of `Pass`;
+    `milliseconds`, the spread over rounds; `rounds`; and `pytorch_ratio`, how
+    many times as long the median pass of PyTorch's package takes, on the number
+    of threads that suits it best; None where it was not timed.
   """
-  spreads = [timing.spread(column) for column in milliseconds.T]
+  spreads = [timing.spread(1e3 * column) for column in seconds.T]
   baseline = min(
     (
       spread.median
-      for program, spread in zip(programs, spreads, strict=True)
-      if program.core == dnc.NAME
+      for each, spread in zip(passes, spreads, strict=True)
+      if each.core == dnc.NAME
     ),
     default=None,
   )
   rows = []
-  for program, spread in zip(programs, spreads, strict=True):
-    row = {**sizes._asdict(), **program._asdict()}
+  for each, spread in zip(passes, spreads, strict=True):
+    row = {**sizes._asdict(), **each._asdict()}
     del row['run']
     row['milliseconds'] = spread._asdict()
-    row['rounds'] = len(milliseconds)
+    row['rounds'] = len(seconds)
     row['pytorch_ratio'] = baseline and baseline / spread.median
     rows.append(row)
   return rows
 
 
 def _cores(sizes: Sizes) -> dict[str, nn.Module]:
-  """Every core at these sizes, as its own paper has it: no latents in words."""
+  """Makes every core as its own paper has it: no latents in words."""
   shared = {**sizes._asdict(), 'controller_size': CONTROLLER_SIZE}
   # What these store are latents: words of W are latents of W.
   latents = {'latent_size': shared['word_size'], **shared}
@@ -222,8 +217,8 @@ def _cores(sizes: Sizes) -> dict[str, nn.Module]:
   }
 
 
-def _jax_program(name: str, core: nn.Module, sizes: Sizes) -> Program:
-  """The compiled pass of a core; its inputs are as wide as its latents are."""
+def _jax_pass(name: str, core: nn.Module, sizes: Sizes) -> Pass:
+  """Compiles the pass of a core, whose inputs are as wide as its latents."""
   stores_latents = name in ('introspective', 'associative')
   width = sizes.word_size if stores_latents else INPUT_SIZE
   key = jax.random.key(0)
@@ -242,7 +237,7 @@ def _jax_program(name: str, core: nn.Module, sizes: Sizes) -> Program:
   both = jax.value_and_grad(loss, argnums=(0, 1))
   compiled = jax.jit(both).lower(variables, inputs).compile()
   memory = compiled.memory_analysis()
-  return Program(
+  return Pass(
     core=name,
     run=lambda: jax.block_until_ready(compiled(variables, inputs)),
     compile_seconds=time.perf_counter() - began,
@@ -250,7 +245,7 @@ def _jax_program(name: str, core: nn.Module, sizes: Sizes) -> Program:
   )
 
 
-def _pytorch_programs(sizes: Sizes, modules: dnc.Modules) -> list[Program]:
+def _pytorch_passes(sizes: Sizes, modules: dnc.Modules) -> list[Pass]:
   """The package's pass on each number of threads."""
   run = dnc.forward_backward(
     modules,
@@ -259,6 +254,6 @@ def _pytorch_programs(sizes: Sizes, modules: dnc.Modules) -> list[Program]:
     **sizes._asdict(),
   )
   return [
-    Program(dnc.NAME, functools.partial(run, threads), threads)
+    Pass(dnc.NAME, functools.partial(run, threads), threads)
     for threads in dnc.THREADS
   ]

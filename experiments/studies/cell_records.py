@@ -47,7 +47,7 @@ class Cell(NamedTuple):
 
   @property
   def log(self) -> pathlib.Path:
-    """Returns the file to which the run adds its output."""
+    """The file to which the output of the run is added."""
     return self.workdir.with_name(f'{self.name}.log')
 
 

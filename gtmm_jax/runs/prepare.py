@@ -29,6 +29,7 @@ def prepare(
   unresolved: Settings,
   kinds: Kinds = BUILT_IN,
   load: Callable[[Settings, Kinds], tuple[Dataset, str]] | None = None,
+  has_workdir: bool = True,
 ) -> Run:
   """Prepares a run, and checks everything before anything costs time.
 
@@ -36,6 +37,7 @@ def prepare(
     unresolved: settings from flags.
     kinds: the models and tasks of the program.
     load: replaces `load_images`.
+    has_workdir: whether the run has a folder; not if nothing is written.
 
   Raises:
     ValueError: something is wrong; tells in one line what, and what to do.
@@ -52,7 +54,7 @@ def prepare(
     header,
     kinds,
   )
-  workdir = workdirs.locate(settings)
+  workdir = workdirs.locate(settings) if has_workdir else None
   task = resolve.make_task(settings, header, kinds)
   if header:
     # Reads a large file only if everything else is right.
@@ -76,7 +78,8 @@ def prepare(
     config=_config(settings, loaded, preset, model.core, layout, kinds),
     why=why,
   )
-  workdirs.require(workdir, settings.steps, run.config)
+  if workdir is not None:
+    workdirs.require(workdir, settings.steps, run.config)
   return run
 
 
@@ -117,12 +120,13 @@ def _make_model(
       sizes=others,
       slots=None if name == 'slots' else settings.slots,
     )
-    preset = resolve.sized(other, kinds)
-    if name != 'slots' and value == presets.for_model(
-      preset, name, settings.model
-    ):
-      continue
-    if _model(other, task, shape, kinds) == model:
+    default = _model(other, task, shape, kinds)
+    if name == 'slots':
+      is_default = value == getattr(default.core, 'slots', None)
+    else:
+      preset = resolve.sized(other, kinds)
+      is_default = value == presets.for_model(preset, name, settings.model)
+    if default == model and not is_default:
       raise ValueError(
         f'--set={name} means nothing to {settings.model} on {settings.task} '
         f'with the preset {settings.preset}; leave it out.'

@@ -21,7 +21,7 @@ class Run:
 
   Attributes:
     settings: resolved settings.
-    workdir: folder of the results.
+    workdir: folder of the results; None for a run that is only measured.
     task: the task.
     images: training and held-out images or episodes.
     more_images: a sentence on the limits of bundled data, if any.
@@ -33,7 +33,7 @@ class Run:
   """
 
   settings: Settings
-  workdir: pathlib.Path
+  workdir: pathlib.Path | None
   task: Any
   images: Dataset
   more_images: str

@@ -1,29 +1,22 @@
 """The benchmark of the memory cores, with and without PyTorch."""
 
-import importlib
 import json
 import os
 import pathlib
 import subprocess
 import sys
-import time
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from benchmarking import cores, tables
+from benchmarking.pytorch import dnc
 from gtmm_jax.memory import derivatives
 
 _ROOT = pathlib.Path(__file__).resolve().parents[2]
 _PROGRAM = _ROOT / 'experiments' / 'benchmark.py'
-
-
-@pytest.fixture
-def modules(monkeypatch: pytest.MonkeyPatch):
-  """The parts of the program, by name, as it imports them itself."""
-  monkeypatch.syspath_prepend(_PROGRAM.parent)
-  return lambda name: importlib.import_module(f'benchmarking.{name}')
 
 
 def _benchmark(folder: pathlib.Path, *flags: str):
@@ -104,33 +97,8 @@ def test_table_has_a_line_for_each_row_and_fits(alone):
   assert [cells[0].strip() for cells in shown] == ['4x3x2', *[''] * 5]
 
 
-@pytest.mark.parametrize(
-  ('flags', 'told'),
-  [
-    (['--cores', '--sizes=25x32'], "'25x32'"),
-    (['--cores', '--sizes=0x32x0'], 'from 1 on'),
-    (['--cores', '--sizes=4x8x2,2x8x3'], "'2x8x3'"),
-    (['--cores', '--sizes=-4x8x2'], "'-4x8x2'"),
-    (['--sizes=4x8x2'], 'add --cores'),
-    (['--plain'], 'add --cores'),
-    (['--cores', '--parameters'], 'ask for one'),
-    (['--cores', '--seconds=0'], 'above 0'),
-  ],
-)
-def test_mistake_is_one_line_that_says_what_is_allowed(
-  tmp_path: pathlib.Path, flags: list[str], told: str
-):
-  result = _benchmark(tmp_path, *flags)
-  assert result.returncode == 2
-  assert result.stdout == ''
-  assert result.stderr.startswith('benchmark.py: ')
-  assert result.stderr.count('\n') == 1
-  assert told in result.stderr
-  assert not (tmp_path / 'numbers.json').exists()
-
-
-def test_default_sizes_let_one_size_grow_at_a_time(modules):
-  first, *others = modules('cores').growth()
+def test_default_sizes_let_one_size_grow_at_a_time():
+  first, *others = cores.growth()
   assert first == (25, 32, 5)
   assert len({first, *others}) == len(others) + 1
   grown = {name: [getattr(first, name)] for name in first._fields}
@@ -156,14 +124,13 @@ def _squares_over_time(core, variables, inputs):
   return (jax.lax.scan(step, carry, inputs)[1] ** 2).sum()
 
 
-def test_program_of_a_core_returns_the_gradients_of_a_loop_over_time(modules):
-  cores = modules('cores')
+def test_program_of_a_core_returns_the_gradients_of_a_loop_over_time():
   sizes = cores.Sizes(3, 4, 2)
   # Two of them: each compiles for seconds, and what a core does is told
   # elsewhere.
   for name in ('lstm', 'introspective'):
     core = cores._cores(sizes)[name]
-    program = cores._jax_program(name, core, sizes)
+    program = cores._jax_pass(name, core, sizes)
     width = sizes.word_size if name == 'introspective' else cores.INPUT_SIZE
     shape = (cores.FRAMES, cores.BATCH_SIZE, width)
     key = jax.random.key(0)
@@ -199,21 +166,20 @@ def test_program_of_a_core_returns_the_gradients_of_a_loop_over_time(modules):
 
 
 def test_sizes_are_measured_in_turn_and_the_lstm_once(
-  modules, monkeypatch: pytest.MonkeyPatch
+  monkeypatch: pytest.MonkeyPatch,
 ):
-  cores = modules('cores')
   built, modes = [], []
 
   def program(name, core, sizes):
     built.append((name, getattr(core, 'slots', None)))
     modes.append(derivatives.are_written_out())
-    return cores.Program(name, lambda: None)
+    return cores.Pass(name, lambda: None)
 
-  monkeypatch.setattr(cores, '_jax_program', program)
+  monkeypatch.setattr(cores, '_jax_pass', program)
   monkeypatch.setattr(
     cores,
-    '_pytorch_programs',
-    lambda sizes, _: [cores.Program('pytorch dnc', lambda: None, 1)],
+    '_pytorch_passes',
+    lambda sizes, _: [cores.Pass('pytorch dnc', lambda: None, 1)],
   )
   sizes = [cores.Sizes(4, 3, 2), cores.Sizes(6, 5, 1)]
   measured = cores.measure(sizes, 1e-6, pytorch=('torch', 'dnc'))
@@ -235,43 +201,20 @@ def test_sizes_are_measured_in_turn_and_the_lstm_once(
   assert not any(modes)
 
 
-def test_programs_take_turns_and_the_first_round_does_not_count(modules):
-  cores = modules('cores')
-  called = []
-
-  def program(name, seconds):
-    def run():
-      called.append(name)
-      # The first call is slow, as if it compiled.
-      time.sleep(seconds if called.count(name) > 1 else 0.2)
-
-    return cores.Program(name, run)
-
-  programs = [program('a', 0.004), program('b', 0.001)]
-  times = cores.take_turns(programs, 1e-6)
-  assert times.shape == (5, 2)
-  assert called == ['a', 'b'] * 6
-  # Milliseconds; a sleep is never shorter, and longer on a busy machine.
-  assert (times >= [4, 1]).all()
-  assert np.median(times[:, 0]) < 200
-  called.clear()
-  assert cores.take_turns(programs, 0.1).sum() >= 100
-
-
-def test_ratio_is_to_the_number_of_threads_that_suits_pytorch(modules):
-  cores, tables = modules('cores'), modules('tables')
-  programs = [
-    cores.Program('dnc', print, None, 1.0, 2_500_000),
-    cores.Program('pytorch dnc', print, 1),
-    cores.Program('pytorch dnc', print, 2),
+def test_ratio_is_to_the_number_of_threads_that_suits_pytorch():
+  passes = [
+    cores.Pass('dnc', print, None, 1.0, 2_500_000),
+    cores.Pass('pytorch dnc', print, 1),
+    cores.Pass('pytorch dnc', print, 2),
   ]
   milliseconds = np.array([[10.0, 60.0, 80.0]]) + np.array([[0], [2], [-2]])
-  rows = cores.as_rows(cores.Sizes(7, 8, 9), programs, milliseconds)
-  assert [row['pytorch_ratio'] for row in rows] == [6.0, 1.0, 0.75]
+  rows = cores.as_rows(cores.Sizes(7, 8, 9), passes, milliseconds / 1e3)
+  ratios = [row['pytorch_ratio'] for row in rows]
+  assert ratios == pytest.approx([6.0, 1.0, 0.75])
   assert [row['threads'] for row in rows] == [None, 1, 2]
-  assert rows[0]['milliseconds']['median'] == 10
-  assert rows[0]['milliseconds']['min'] == 8
-  assert rows[0]['milliseconds']['upper_quartile'] == 11
+  spread = [rows[0]['milliseconds'][n] for n in ('median', 'min')]
+  assert spread == pytest.approx([10, 8])
+  assert rows[0]['milliseconds']['upper_quartile'] == pytest.approx(11)
   assert (rows[0]['slots'], rows[0]['rounds']) == (7, 3)
   json.dumps(rows, allow_nan=False)
   table = tables.cores(rows)
@@ -283,21 +226,21 @@ def test_ratio_is_to_the_number_of_threads_that_suits_pytorch(modules):
 
 
 def test_pytorch_that_is_not_there_is_explained(
-  modules, monkeypatch: pytest.MonkeyPatch
+  monkeypatch: pytest.MonkeyPatch,
 ):
   monkeypatch.setitem(sys.modules, 'dnc', None)
-  told = modules('pytorch').load()
+  told = dnc.load()
   assert isinstance(told, str)
   assert 'gtmm_jax[benchmark]' in told
   monkeypatch.setattr(jax, 'default_backend', lambda: 'gpu')
-  assert 'on gpu' in modules('pytorch').load()
+  assert 'on gpu' in dnc.load()
 
 
-def test_pytorch_passes_forward_and_backward(modules):
+def test_pytorch_passes_forward_and_backward():
   torch = pytest.importorskip('torch', reason='PyTorch is not installed')
   pytest.importorskip('dnc', reason='the package dnc is not installed')
-  loaded = modules('pytorch').load()
-  run = modules('pytorch').forward_backward(
+  loaded = dnc.load()
+  run = dnc.forward_backward(
     loaded, (2, 4, 6), slots=5, word_size=3, read_heads=2, controller_size=8
   )
   # The package draws the first state of its LSTM for each pass.

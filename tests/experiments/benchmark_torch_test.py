@@ -11,6 +11,7 @@ import numpy as np
 import optax
 import pytest
 
+from benchmarking import timing
 from benchmarking.pytorch import conversion, twin
 from gtmm_jax import presets, train
 from gtmm_jax.model import build
@@ -51,7 +52,8 @@ def training():
 def _case(training, model: str, name: str, order: str, dtype: type):
   """A case, its temporal VAE and variables; the parameters are random."""
   preset = presets.PRESETS[name]
-  vae = build.temporal_vae(model, preset, _SHAPE, _SLOTS, order=order)
+  options = {'order': order} if model == 'introspective' else {}
+  vae = build.temporal_vae(model, preset, _SHAPE, _SLOTS, options=options)
   random = np.random.default_rng(0)
   frames = random.uniform(size=(_FRAMES, _BATCH, *_SHAPE)).astype(dtype)
   condition = random.normal(size=(_FRAMES, _BATCH, _CONDITION)).astype(dtype)
@@ -165,32 +167,26 @@ def test_weights_come_back_as_they_went(training, model: str, preset: str):
 
 @pytest.fixture
 def case(training):
-  """A small case in float32, of few frames: loops are unrolled."""
+  """A small case in float32, of few frames."""
   case = _case(training, 'introspective', 'small', 'arrival', np.float32)[0]
   return case._replace(frames=case.frames[:2], condition=case.condition[:2])
 
 
-@pytest.fixture
-def models(training, monkeypatch: pytest.MonkeyPatch):
-  """Every model that is built, as it is built."""
-  built, build_one = [], training.build
+def test_steps_draw_new_noise_on_the_threads_that_are_asked_for(
+  training, case, monkeypatch: pytest.MonkeyPatch
+):
+  models, build_one = [], training.build
 
   def record(case):
-    built.append(build_one(case))
-    return built[-1]
+    models.append(build_one(case))
+    return models[-1]
 
   monkeypatch.setattr(training, 'build', record)
-  return built
-
-
-def test_step_updates_each_replica_with_noise_of_its_own(
-  training, case, models
-):
   before = training.torch.get_num_threads()
   try:
-    step = training.training_step(case, 'eager', threads=3, replicas=2)
-    step()
-    assert training.torch.get_num_threads() == 3
+    for threads in (3, 2):
+      training.training_step(case, threads)()
+      assert training.torch.get_num_threads() == threads
   finally:
     training.torch.set_num_threads(before)
 
@@ -204,94 +200,32 @@ def test_step_updates_each_replica_with_noise_of_its_own(
   assert max(distances(first, second)) > 1e-5
 
 
-def _stop_at(backend: str, training, monkeypatch: pytest.MonkeyPatch) -> None:
-  """Lets torch.compile stop before it writes C++, which takes a minute."""
-  stopped = functools.partial(training.torch.compile, backend=backend)
-  monkeypatch.setattr(training.torch, 'compile', stopped)
-
-
-def test_compiled_step_is_the_eager_one(
-  training, case, models, monkeypatch: pytest.MonkeyPatch
-):
-  _stop_at('aot_eager', training, monkeypatch)
-  threads = training.torch.get_num_threads()
-  for mode in ('eager', 'compiled'):
-    step = training.training_step(case, mode, threads, replicas=2)
-    training.torch.manual_seed(3)
-    step()
-  eager, compiled = models[:2], models[2:]
-  for one, other in zip(eager, compiled, strict=True):
-    jax.tree.map(
-      functools.partial(np.testing.assert_allclose, atol=2e-5),
-      training.parameters_of(one, case),
-      training.parameters_of(other, case),
-    )
-
-
-def test_measure_has_a_row_for_each_mode(
+def test_times_are_of_the_number_of_threads_that_suits_best(
   training, case, monkeypatch: pytest.MonkeyPatch
 ):
-  _stop_at('eager', training, monkeypatch)
   before = training.torch.get_num_threads()
-  rows, remark = twin.measure(
-    training, case, seconds=0.01, replicas=2, threads=(1,)
-  )
+  row = twin.time_steps(training, case, seconds=0.01, threads=(1,))
   assert training.torch.get_num_threads() == before
-  assert remark is None
-  assert [row['mode'] for row in rows] == ['eager', 'compiled']
-  for row in rows:
-    assert (row['threads'], row['replicas']) == (1, 2)
-    assert row['rounds'] >= 5
-    median = row['step_milliseconds']['median']
-    assert median > 0
-    assert row['replica_milliseconds']['median'] == pytest.approx(median / 2)
-  assert rows[0]['compile_seconds'] is None
-  assert rows[1]['compile_seconds'] > 0
-  json.dumps(rows, allow_nan=False)
-
-
-def test_where_nothing_compiles_the_eager_mode_is_timed_and_it_is_told(
-  training, case, monkeypatch: pytest.MonkeyPatch
-):
-  def refuse(*_, **__):
-    def run(*_):
-      raise RuntimeError('InvalidCxxCompiler: No C++ compiler.\n\nAnd more')
-
-    return run
-
-  monkeypatch.setattr(training.torch, 'compile', refuse)
-  rows, remark = twin.measure(training, case, seconds=0.01, threads=(1,))
-  assert [row['mode'] for row in rows] == ['eager']
-  assert 'InvalidCxxCompiler: No C++ compiler)' in remark
-  assert 'And more' not in remark
-
-
-def test_a_row_is_of_the_number_of_threads_that_suits_best():
-  timed = [
-    (twin.Program(mode, threads, print, 60.0), median + spread)
-    for mode, threads, median, spread in [
-      ('eager', 1, 30.0, np.array([0, 1])),
-      ('compiled', 1, 7.0, np.array([0, 0])),
-      ('eager', 2, 20.0, np.array([0, 4, -4])),
-      ('compiled', 2, 9.0, np.array([0, 0, 0])),
-    ]
-  ]
-  rows = twin.as_rows(timed, 2)
-  assert [row['mode'] for row in rows] == ['eager', 'compiled']
-  assert [row['threads'] for row in rows] == [2, 1]
-  assert rows[0]['step_milliseconds'] == {
-    'median': 20,
-    'min': 16,
-    'lower_quartile': 18,
-    'upper_quartile': 22,
+  assert (row['threads'], row['steps'] >= 5) == (1, True)
+  assert row['milliseconds']['median'] > 0
+  json.dumps(row, allow_nan=False)
+  times = {
+    1: np.array([[0.030], [0.031]]),
+    2: np.array([[0.020], [0.024], [0.016]]),
   }
-  assert rows[0]['replica_milliseconds']['median'] == 10
-  assert rows[0]['rounds'] == 3
-  assert rows[1]['compile_seconds'] == pytest.approx(60 - 0.007)
+  monkeypatch.setattr(training, 'training_step', lambda _, threads: threads)
+  monkeypatch.setattr(timing, 'rounds', lambda programs, _: times[programs[0]])
+  row = twin.time_steps(training, case, seconds=1.0)
+  assert (row['threads'], row['steps']) == (2, 3)
+  assert row['milliseconds'] == pytest.approx(
+    {'median': 20, 'min': 16, 'lower_quartile': 18, 'upper_quartile': 22}
+  )
 
 
 def test_why_pytorch_is_not_timed(monkeypatch: pytest.MonkeyPatch):
-  monkeypatch.setitem(sys.modules, 'torch_training', None)
+  # The attribute that importing the module leaves behind would do, too.
+  monkeypatch.delattr('benchmarking.pytorch.updates', raising=False)
+  monkeypatch.setitem(sys.modules, 'benchmarking.pytorch.updates', None)
   monkeypatch.setattr(jax, 'default_backend', lambda: 'cpu')
   assert 'pip install "gtmm_jax[benchmark]"' in twin.load()
   monkeypatch.setattr(jax, 'default_backend', lambda: 'gpu')

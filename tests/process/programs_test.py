@@ -7,10 +7,9 @@ import sys
 import jax
 import pytest
 
-import benchmark_comparison
+import benchmark
 import program_flags
 import show_task
-from benchmarking import own_flags
 from gtmm_jax.process import command, places
 from gtmm_jax.runs import workdirs
 
@@ -24,7 +23,6 @@ PROGRAMS = {
   'study': [f'--grid={EXPERIMENTS}/grids/tasks.json', '--folder=made'],
   'copy_task': ['--workdir=made'],
   'benchmark': ['--parameters'],
-  'growth': ['--folder=made'],
   'record_rotation': ['--output=made.npz'],
   'accelerator_report': ['describe', '.'],
 }
@@ -91,7 +89,7 @@ def test_no_program_starts_on_a_device_that_is_not_there(
   assert f'JAX_PLATFORMS is {platform!r}' in said
 
 
-@pytest.mark.parametrize('program', ['run', 'growth'])
+@pytest.mark.parametrize('program', ['run', 'benchmark'])
 def test_a_platform_that_is_unknown_is_told_in_one_line(tmp_path, program):
   said = _refused(program, tmp_path, JAX_PLATFORMS='abacus')
   assert "JAX_PLATFORMS is 'abacus'" in said and 'JAX_PLATFORMS=cpu' in said
@@ -139,8 +137,7 @@ def test_what_is_no_place_on_this_machine_is_refused(value, words):
     ('folder', lambda value: places.locate_folders(value, None)),
     ('output', lambda value: places.locate_folders('folder', value)),
     ('output', show_task._stem),
-    ('json', own_flags.writable),
-    ('compare', benchmark_comparison.read),
+    ('json', benchmark._writable),
   ],
 )
 def test_every_flag_that_names_a_place_refuses_an_address(flag, read):

@@ -45,7 +45,6 @@ def _python(program, **kwargs):
     ('run', [], 'jax', 'SIGHUP', 129),
     ('copy_task', [], 'jax', 'SIGINT', 130),
     ('show_task', [], 'jax', 'SIGINT', 130),
-    ('growth', [], 'rich', 'SIGINT', 130),
     ('benchmark', ['--parameters'], 'jax', 'SIGINT', 130),
   ],
 )

@@ -16,17 +16,10 @@ _MACHINE_PATH = re.compile(r'(?<![\w.~$}\])])/(?:home|root|tmp|Users|work)/')
 _LONGEST = 300
 # Folders whose docstrings are held to the rule below.
 _DOCUMENTED = [
-  'experiments/copying',
-  'experiments/studies',
-  'gtmm_jax',
   'gtmm_jax/checkpoints',
-  'gtmm_jax/evaluation',
   'gtmm_jax/figures',
   'gtmm_jax/memory',
-  'gtmm_jax/model',
-  'gtmm_jax/process',
   'gtmm_jax/records',
-  'gtmm_jax/runs',
   'gtmm_jax/tasks',
   'gtmm_jax/tasks/rooms',
   'gtmm_jax/tasks/sources',

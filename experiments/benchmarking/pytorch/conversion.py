@@ -1,4 +1,4 @@
-"""Parameters of `gtmm_jax` for the model in PyTorch, and back.
+"""Converts parameters of `gtmm_jax` for the model in PyTorch, and back.
 
 NumPy arrays in and out: PyTorch is not needed.
 """
@@ -13,7 +13,7 @@ Parameters = Mapping[str, Any]
 
 
 def as_state(parameters: Parameters) -> dict[str, np.ndarray]:
-  """The arrays of `torch_model.TemporalVAE`, by PyTorch's names.
+  """Returns the arrays of `temporal_vae.TemporalVAE`, by PyTorch's names.
 
   Args:
     parameters: the collection `params` of a VRNN or an introspection network
@@ -32,14 +32,14 @@ def as_state(parameters: Parameters) -> dict[str, np.ndarray]:
 def as_parameters(
   state: Mapping[str, np.ndarray], like: Parameters
 ) -> Parameters:
-  """The inverse of `as_state`, for parameters or their gradients.
+  """Inverts `as_state`, for parameters or their gradients.
 
   Args:
     state: arrays by PyTorch's names.
     like: the tree of parameters whose layout is wanted.
 
   Returns:
-    A tree as `like` is.
+    A tree of the structure of `like`.
   """
   tree: dict[str, Any] = {}
   for path, leaf in _leaves(like):
@@ -53,7 +53,7 @@ def as_parameters(
 
 
 def _leaves(tree: Any, path: tuple[str, ...] = ()) -> Any:
-  """Paths and leaves of a tree of mappings."""
+  """Yields paths and leaves of a tree of mappings."""
   if not isinstance(tree, Mapping):
     yield path, tree
     return
@@ -62,7 +62,7 @@ def _leaves(tree: Any, path: tuple[str, ...] = ()) -> Any:
 
 
 def _torch_name(path: tuple[str, ...]) -> str:
-  """('core', 'gates', 'kernel') -> 'core.gates.weight', say."""
+  """Returns a path's name, such as 'core.gates.weight', in PyTorch."""
   *folders, name = path
   if re.fullmatch(r'kernel_\d', name):
     # One of several streams, in a module of its own.
@@ -78,7 +78,7 @@ def _torch_name(path: tuple[str, ...]) -> str:
 
 
 def _axes(path: tuple[str, ...], rank: int) -> tuple[int, ...]:
-  """Which of our axes are PyTorch's, in its order."""
+  """Returns the axes of an array in the order of PyTorch's."""
   if rank < 2:
     return tuple(range(rank))
   if rank == 2:

@@ -1,6 +1,6 @@
-"""PyTorch's package `dnc`, of which benchmark.py --cores times a pass.
+"""A pass of PyTorch's package `dnc`, for benchmark.py --cores.
 
-Both are imported when they are asked for alone: neither is needed elsewhere.
+PyTorch and the package are imported by `load`: nothing else needs them.
 """
 
 from collections.abc import Callable
@@ -16,7 +16,7 @@ THREADS = (1, 2)
 
 
 class Modules(NamedTuple):
-  """The modules of those names."""
+  """The modules `torch` and `dnc`."""
 
   torch: ModuleType
   dnc: ModuleType
@@ -50,11 +50,11 @@ def forward_backward(
   read_heads: int,
   controller_size: int,
 ) -> Callable[[int], Any]:
-  """A pass through the package's DNC, of the sizes of ours.
+  """Returns a pass through the package's DNC, of the sizes of the JAX core.
 
-  It has one layer of one LSTM and starts every pass with an empty memory. What
-  it does differently is its own: a linear map at the end, as wide as the
-  inputs, gives its outputs, and its reads are not handed to the controller.
+  It has one layer of one LSTM and starts every pass with an empty memory.
+  Unlike the JAX core it has a linear map at the end, as wide as the inputs, and
+  does not give its reads to the controller.
 
   Args:
     modules: from `load`.
@@ -67,8 +67,8 @@ def forward_backward(
   Returns:
     A function of a number of threads, for all of PyTorch, that computes the sum
     of squares of the outputs and returns its gradients: of the inputs, then of
-    every parameter. It raises `RuntimeError` if the loss depends on one of them
-    in no way.
+    every parameter. It raises `RuntimeError` if the loss does not depend on one
+    of them.
   """
   torch, dnc = modules
   torch.manual_seed(0)
@@ -83,11 +83,11 @@ def forward_backward(
     read_heads=read_heads,
   )
   inputs = torch.randn(*shape, requires_grad=True)
-  wanted = [inputs, *model.parameters()]
+  variables = [inputs, *model.parameters()]
 
   def run(threads: int) -> Any:
     torch.set_num_threads(threads)
     outputs, _ = model(inputs, (None, None, None), reset_experience=True)
-    return torch.autograd.grad(outputs.square().sum(), wanted)
+    return torch.autograd.grad(outputs.square().sum(), variables)
 
   return run

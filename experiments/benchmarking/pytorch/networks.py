@@ -1,8 +1,8 @@
-"""The networks of `gtmm_jax.networks` for grey frames, in PyTorch.
+"""The networks of `gtmm_jax.model.networks` for grey frames, in PyTorch.
 
 Frames come as `[N, H, W, 1]` in (-1, 1) and are convolved with their channels
-last in memory, which on CPUs is the faster road. Nothing imports this module
-where PyTorch is not installed.
+last in memory, which is faster on CPUs. Nothing imports this module where
+PyTorch is not installed.
 """
 
 import itertools
@@ -17,7 +17,7 @@ _STREAMS = _CHANNELS * len(_SIDES)
 
 
 def dense(sizes: Sequence[int]) -> nn.Sequential:
-  """Linear layers from `sizes[0]` to `sizes[-1]` features, rectified between.
+  """Returns linear layers between the widths of `sizes`, rectified between.
 
   Layer i has the name 2 i, the rectifications the odd names.
   """
@@ -28,19 +28,19 @@ def dense(sizes: Sequence[int]) -> nn.Sequential:
 
 
 class DenseEncoder(nn.Module):
-  """Frames `[N, H, W, 1]` to features `[N, F]` by dense layers."""
+  """Dense layers from frames `[N, H, W, 1]` to features `[N, F]`."""
 
   def __init__(self, pixels: int, hidden: Sequence[int], features: int) -> None:
     super().__init__()
     self.layers = dense((pixels, *hidden, features))
 
   def forward(self, frames: torch.Tensor) -> torch.Tensor:
-    """[N, H, W, 1] -> [N, F]."""
+    """Maps frames [N, H, W, 1] to features [N, F]."""
     return self.layers(frames.flatten(1))
 
 
 class DenseDecoder(nn.Module):
-  """Codes `[N, D]` to logits of frames by dense layers."""
+  """Dense layers from codes `[N, D]` to logits of frames."""
 
   def __init__(
     self, code: int, hidden: Sequence[int], frame_shape: tuple[int, int, int]
@@ -50,7 +50,7 @@ class DenseDecoder(nn.Module):
     self.layers = dense((code, *hidden, height * width * channels))
 
   def forward(self, code: torch.Tensor) -> torch.Tensor:
-    """[N, D] -> [N, H, W, 1]."""
+    """Maps codes [N, D] to logits [N, H, W, 1]."""
     return self.layers(code).unflatten(1, self.frame_shape)
 
 
@@ -68,7 +68,7 @@ class _Streams(nn.ModuleDict):
     )
 
   def forward(self, frames: torch.Tensor) -> torch.Tensor:
-    """[N, C, H, W] -> [N, 32, H, W]."""
+    """Maps frames [N, C, H, W] to [N, 32, H, W]."""
     return torch.cat([stream(frames) for stream in self.values()], dim=1)
 
 
@@ -90,7 +90,7 @@ class DigitEncoder(nn.Module):
     self.linear = nn.Linear(height * width * 4, features)
 
   def forward(self, frames: torch.Tensor) -> torch.Tensor:
-    """[N, H, W, 1] -> [N, F]."""
+    """Maps frames [N, H, W, 1] to features [N, F]."""
     x = frames.permute(0, 3, 1, 2)
     x = self.norm_1(self.streams_1(x)).relu()
     x = self.norm_2(self.halve_1(x)).relu()
@@ -113,7 +113,7 @@ class DigitDecoder(nn.Module):
     self.double_2 = _double(1, use_bias=True)
 
   def forward(self, code: torch.Tensor) -> torch.Tensor:
-    """[N, D] -> logits [N, H, W, 1]."""
+    """Maps codes [N, D] to logits [N, H, W, 1]."""
     x = self.linear(code).unflatten(1, self.shape).permute(0, 3, 1, 2)
     x = self.norm_1(self.streams_1(x)).relu()
     x = self.norm_2(self.double_1(x)).relu()

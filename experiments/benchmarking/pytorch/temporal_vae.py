@@ -1,4 +1,4 @@
-"""The temporal VAE of `gtmm_jax.model` in PyTorch, as its users write it.
+"""The temporal VAE of `gtmm_jax.model`, in PyTorch.
 
 VRNN and introspection network, grey frames, the memory given the samples. All
 frames are encoded at once and decoded at once, and so are the priors: what is
@@ -19,7 +19,7 @@ from gtmm_jax.presets import Preset
 Tensor = torch.Tensor
 Gaussian = tuple[Tensor, Tensor]
 
-# As `gtmm_jax.maps` bounds the log-scales of latents.
+# As in `gtmm_jax.model.maps`.
 _LOG_SCALE_BOUND = 4.0
 
 
@@ -32,14 +32,14 @@ class LSTM(nn.Module):
     self.product = nn.Linear(inputs + size, 4 * size)
 
   def start(self, like: Tensor) -> Gaussian:
-    """Cell and output of zero, each [B, H], for `like` [B, ...]."""
+    """Returns cell and output of zero, each [B, H], for `like` [B, ...]."""
     zeros = like.new_zeros(len(like), self.size)
     return zeros, zeros
 
   def forward(
     self, state: tuple[Tensor, Tensor], inputs: Tensor
   ) -> tuple[tuple[Tensor, Tensor], Tensor]:
-    """State and inputs [B, I] -> state and output [B, H]."""
+    """Maps state and inputs [B, I] to state and output [B, H]."""
     cell, hidden = state
     i, f, g, o = self.product(torch.cat([inputs, hidden], -1)).chunk(4, -1)
     cell = f.sigmoid() * cell + i.sigmoid() * g.tanh()
@@ -67,14 +67,14 @@ class Introspective(nn.Module):
     self.gates = nn.Linear(size, self.context_size)
 
   def start(self, like: Tensor) -> tuple[Any, Tensor, int]:
-    """Controller, empty memory and calls so far, for `like` [B, ...]."""
+    """Returns the state of an empty memory, for `like` [B, ...]."""
     memory = like.new_zeros(len(like), 0, self.latent_size)
     return self.controller.start(like), memory, 0
 
   def forward(
     self, state: tuple[Any, Tensor, int], inputs: Tensor
   ) -> tuple[tuple[Any, Tensor, int], Tensor]:
-    """State and inputs [B, Z + A] -> state and context [B, R Z]."""
+    """Maps state and inputs [B, Z + A] to state and context [B, R Z]."""
     controller, memory, stored = state
     if stored:
       memory = self._store(memory, inputs[:, None, : self.latent_size], stored)
@@ -88,7 +88,7 @@ class Introspective(nn.Module):
     return (controller, memory, stored + 1), context
 
   def _store(self, memory: Tensor, latent: Tensor, stored: int) -> Tensor:
-    """Puts in `latent` [B, 1, Z] as number `stored`, from 1."""
+    """Stores `latent` [B, 1, Z], the `stored`-th, from 1."""
     if self.order == 'age':
       return torch.cat([latent, memory[:, : self.slots - 1]], 1)
     slot = (stored - 1) % self.slots
@@ -131,7 +131,7 @@ class TemporalVAE(nn.Module):
     self.observation_map = nn.ModuleDict({'decoder': decoder})
 
   def forward(self, frames: Tensor, condition: Tensor, noise: Tensor) -> Tensor:
-    """The negative bound: nats, summed over time, the mean over the batch.
+    """Computes the negative bound, nats a sequence, the mean over the batch.
 
     Args:
       frames: x in [0, 1], [T, B, H, W, 1].
@@ -156,11 +156,11 @@ class TemporalVAE(nn.Module):
   def _loop(
     self, features: Tensor, condition: Tensor, noise: Tensor
   ) -> tuple[Tensor, ...]:
-    """Contexts, posteriors' means and log-scales, latents, each [T, B, ...]."""
+    """Returns contexts, means, log-scales and latents, each [T, B, ...]."""
     state = self.core.start(features[0])
     z = torch.zeros_like(noise[0])
     seen = torch.zeros_like(features[0])
-    made = []
+    outputs = []
     condition = condition * math.sqrt(noise.shape[-1])
     # Going back, a slice of time fills a whole array of zeros; unbind does not.
     for now, c, e in zip(
@@ -173,8 +173,8 @@ class TemporalVAE(nn.Module):
       )
       z = mean + log_scale.exp() * e
       seen = now
-      made.append((context, mean, log_scale, z))
-    return tuple(torch.stack(each) for each in zip(*made, strict=True))
+      outputs.append((context, mean, log_scale, z))
+    return tuple(torch.stack(each) for each in zip(*outputs, strict=True))
 
 
 def _gaussian(raw: Tensor) -> Gaussian:
@@ -186,7 +186,7 @@ def _gaussian(raw: Tensor) -> Gaussian:
 def _networks(
   preset: Preset, frame_shape: tuple[int, int, int], context: int
 ) -> tuple[nn.Module, nn.Module]:
-  """Encoder and decoder of a preset."""
+  """Returns encoder and decoder of a preset."""
   height, width, _ = frame_shape
   features, code = 2 * preset.latent_size, preset.latent_size + context
   if preset.networks == 'digit':

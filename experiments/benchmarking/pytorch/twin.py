@@ -1,20 +1,21 @@
-"""Times training steps of the same model in PyTorch, beside those of this one.
+"""Times training steps of a run's model in PyTorch, beside those of JAX.
 
-The model, `torch_model.py`, starts from this library's parameters and computes
-the same bound; `torch_training.py` says what a step is. It is given its frames,
-where a step of ours draws them. PyTorch is imported when it is asked for alone:
-it is needed nowhere else.
+The model, of `temporal_vae.py`, has the same parameters and computes the same
+bound; `updates.py` says what a step is. It is given its frames, where a step of
+a run draws them. PyTorch is imported when it is asked for: nothing else needs
+it.
 """
 
-import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from types import ModuleType
-from typing import Any, NamedTuple
+from typing import Any
 
 import jax
 import numpy as np
 
-from benchmarking import cores, timing
+from benchmarking import timing
+from gtmm_jax.model import build
+from gtmm_jax.runs.run import Run
 
 MODELS = ('vrnn', 'introspective')
 # More threads may harm products as small as these: each number is timed, and
@@ -22,41 +23,31 @@ MODELS = ('vrnn', 'introspective')
 THREADS = (1, 2)
 
 
-class Measured(NamedTuple):
-  """What `measure` found.
+def measure(
+  run: Run, slots: int | None, seconds: float
+) -> tuple[dict[str, Any] | None, str | None]:
+  """Times one replica's training step of a run.
 
-  Attributes:
-    rows: one for each mode, see `as_rows`.
-    remark: a sentence on why a mode has no row; None where all have one.
+  Args:
+    run: whose model, episodes and batch are taken.
+    slots: of its memory; None where it has none.
+    seconds: to spend on the steps, > 0, shared out to the numbers of threads.
+
+  Returns:
+    `time_steps` of it, or None and a sentence on why it is not timed.
   """
-
-  rows: list[dict[str, Any]]
-  remark: str | None
-
-
-class Program(NamedTuple):
-  """Something that takes a training step of all replicas.
-
-  Attributes:
-    mode: 'eager' or 'compiled', of PyTorch, or the name of another road.
-    threads: that PyTorch is told to use; None for others.
-    run: one step; it returns when the parameters are updated.
-    first_seconds: of the first step, which compiles where that is the mode.
-  """
-
-  mode: str
-  threads: int | None
-  run: Callable[[], None]
-  first_seconds: float
+  channels = run.images.training.shape[-1]
+  why = missing(run.settings.model, channels, run.settings.store)
+  if why is not None:
+    return None, why
+  updates = load()
+  if isinstance(updates, str):
+    return None, updates
+  return time_steps(updates, _case(run, slots, updates), seconds), None
 
 
 def load() -> ModuleType | str:
-  """Imports PyTorch, or tells why it is not timed.
-
-  Returns:
-    The module `torch_training`, whose `Case` is what `measure` takes; or a
-    sentence.
-  """
+  """Returns `updates`, which imports PyTorch, or why that cannot be timed."""
   platform = jax.default_backend()
   if platform != 'cpu':
     return (
@@ -74,7 +65,7 @@ def load() -> ModuleType | str:
 
 
 def missing(model: str, channels: int, store: str) -> str | None:
-  """A sentence on what PyTorch's model lacks of a run, None where it is whole.
+  """Returns a sentence on what PyTorch's model lacks; None if nothing.
 
   Args:
     model: of the run.
@@ -90,105 +81,65 @@ def missing(model: str, channels: int, store: str) -> str | None:
   )
 
 
-def measure(
-  training: ModuleType,
+def time_steps(
+  updates: ModuleType,
   case: Any,
-  *,
   seconds: float,
-  replicas: int = 1,
-  modes: Sequence[str] = ('eager', 'compiled'),
   threads: Sequence[int] = THREADS,
-) -> Measured:
-  """Times training steps in each mode on each number of threads.
+) -> dict[str, Any]:
+  """Times training steps on each number of threads.
 
-  The modes take turns, so that what else the machine does falls on both. The
-  numbers of threads do not: threads that have no work yet wait for it on a
-  core, and a single one that has its turn next would be timed too slow.
+  These do not take turns: threads that have no work yet wait for it on a core,
+  and a single one that has its turn next would be timed too slow.
 
   Args:
-    training: from `load`.
+    updates: from `load`.
     case: its `Case`, of a run of which nothing is `missing`.
-    seconds: to spend on the steps that count, > 0, shared out evenly to the
-      numbers of threads; at least five rounds are made on each. Compiling comes
-      before, and takes minutes for each number of threads.
-    replicas: R, trained one after another.
-    modes: which to time.
-    threads: which to try; each mode has a row for the best alone.
+    seconds: to spend on the steps, > 0; at least five are counted on each
+      number of threads.
+    threads: which numbers to try.
 
   Returns:
-    The rows, and why there are fewer than modes, if so.
+    `threads`, the number whose median is smallest; `milliseconds`, the spread
+    of its steps; and `steps`, how many they were.
   """
-  torch = training.torch
-  # What was compiled for other cases would count towards PyTorch's limit.
-  torch.compiler.reset()
-  before = torch.get_num_threads()
-  timed, remark = [], None
+  before = updates.torch.get_num_threads()
+  rows = []
   try:
     for count in threads:
-      programs = []
-      for mode in modes:
-        try:
-          step = training.training_step(case, mode, count, replicas)
-          programs.append(program(mode, count, step))
-        except RuntimeError as error:
-          if mode == 'eager':
-            raise
-          remark = _not_compiled(error)
-      if programs:
-        times = cores.take_turns(programs, seconds / len(threads))
-        timed += zip(programs, times.T, strict=True)
+      step = updates.training_step(case, count)
+      times = timing.rounds([step], seconds / len(threads))
+      rows.append(
+        {
+          'threads': count,
+          'milliseconds': timing.spread(1e3 * times)._asdict(),
+          'steps': len(times),
+        }
+      )
   finally:
-    torch.set_num_threads(before)
-  return Measured(as_rows(timed, replicas), remark)
+    updates.torch.set_num_threads(before)
+  return min(rows, key=lambda row: row['milliseconds']['median'])
 
 
-def as_rows(
-  timed: Sequence[tuple[Program, np.ndarray]], replicas: int
-) -> list[dict[str, Any]]:
-  """Times as JSON has them, a row for each mode.
-
-  Args:
-    timed: programs, each with the milliseconds of its steps of all replicas,
-      [rounds].
-    replicas: R.
-
-  Returns:
-    `mode`; `threads`, those with the smallest median; `replicas`;
-    `step_milliseconds`, the spread over rounds of a step of all R, and
-    `replica_milliseconds`, the same over R; `rounds`; and `compile_seconds`,
-    the first step less the median one, None where nothing was compiled.
-  """
-  rows: dict[str, dict[str, Any]] = {}
-  for each, milliseconds in timed:
-    spread = timing.spread(milliseconds)
-    best = rows.get(each.mode)
-    if best and best['step_milliseconds']['median'] <= spread.median:
-      continue
-    compiling = each.first_seconds - spread.median / 1e3
-    is_compiled = each.mode != 'eager'
-    rows[each.mode] = {
-      'mode': each.mode,
-      'threads': each.threads,
-      'replicas': replicas,
-      'step_milliseconds': spread._asdict(),
-      'replica_milliseconds': timing.spread(milliseconds / replicas)._asdict(),
-      'rounds': len(milliseconds),
-      'compile_seconds': max(0.0, compiling) if is_compiled else None,
-    }
-  return list(rows.values())
-
-
-def program(mode: str, threads: int | None, run: Callable[[], None]) -> Program:
-  """A training step, taken once."""
-  began = time.perf_counter()
-  run()
-  return Program(mode, threads, run, time.perf_counter() - began)
-
-
-def _not_compiled(error: RuntimeError) -> str:
-  lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-  why = lines[0] if lines else type(error).__name__
-  return (
-    f'torch.compile does not work here ({why.rstrip(".")}); PyTorch is timed '
-    f'without it. It needs a C++ compiler and the headers of Python.'
+def _case(run: Run, slots: int | None, updates: ModuleType) -> Any:
+  """Returns the run's model for PyTorch, with random weights and frames."""
+  task, random = run.task, np.random.default_rng(0)
+  batch, shape = run.settings.batch_size, run.images.training.shape[-3:]
+  frames = random.uniform(size=(task.length, batch, *shape))
+  condition = np.zeros((task.length, batch, task.condition_size))
+  variables = build.variable_shapes(
+    run.problem.model, shape, task.condition_size
+  )
+  parameters = jax.tree.map(
+    lambda leaf: random.normal(size=leaf.shape, scale=0.05).astype(np.float32),
+    variables['params'],
+  )
+  return updates.Case(
+    run.settings.model,
+    run.preset,
+    parameters,
+    frames.astype(np.float32),
+    condition.astype(np.float32),
+    slots or task.length,
+    run.settings.options.get('order', 'age'),
   )

@@ -1,4 +1,4 @@
-"""Training of `torch_model.TemporalVAE`, from and to parameters of `gtmm_jax`.
+"""Trains the temporal VAE in PyTorch, from and to parameters of `gtmm_jax`.
 
 A step draws the noise of the latents, passes forward and backward, clips the
 gradients and lets Adam update; the frames are given. Nothing imports this
@@ -6,7 +6,7 @@ module where PyTorch is not installed.
 """
 
 from collections.abc import Callable
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -14,15 +14,13 @@ import torch
 from benchmarking.pytorch import conversion, temporal_vae
 from gtmm_jax.presets import Preset
 
-Mode = Literal['eager', 'compiled']
-
 
 class Case(NamedTuple):
-  """What is trained on what.
+  """A model, its first parameters, and the batch that it is trained on.
 
   Attributes:
     model: 'vrnn' or 'introspective', its memory given samples.
-    preset: its sizes, its rate of learning and its clipping.
+    preset: its sizes, its learning rate and its clipping.
     parameters: the collection `params` that it starts from.
     frames: x in [0, 1], [T, B, H, W, 1]; the model computes in their precision.
     condition: c, [T, B, A].
@@ -40,10 +38,7 @@ class Case(NamedTuple):
 
 
 def build(case: Case) -> temporal_vae.TemporalVAE:
-  """The model with a case's weights.
-
-  It computes in the precision of the frames.
-  """
+  """Makes the model with a case's weights, in the precision of the frames."""
   model = temporal_vae.TemporalVAE(
     case.model,
     case.preset,
@@ -64,7 +59,7 @@ def build(case: Case) -> temporal_vae.TemporalVAE:
 def loss_and_gradients(
   case: Case, noise: np.ndarray
 ) -> tuple[float, conversion.Parameters]:
-  """The negative bound and its gradients, laid out as our parameters are.
+  """Returns the negative bound and its gradients, laid out as in `gtmm_jax`.
 
   Args:
     case: model and batch.
@@ -85,7 +80,7 @@ def loss_and_gradients(
 def parameters_of(
   model: temporal_vae.TemporalVAE, case: Case
 ) -> conversion.Parameters:
-  """A copy of the parameters of a model of `build`, laid out as ours are."""
+  """Copies the parameters of a model of `build`, laid out as in `gtmm_jax`."""
   state = {
     name: parameter.detach().clone().numpy()
     for name, parameter in model.named_parameters()
@@ -93,24 +88,14 @@ def parameters_of(
   return conversion.as_parameters(state, case.parameters)
 
 
-def _bound(
-  model: temporal_vae.TemporalVAE, *arrays: torch.Tensor
-) -> torch.Tensor:
-  return model(*arrays)
-
-
 def updater(
-  case: Case,
-  model: temporal_vae.TemporalVAE,
-  bound: Callable[..., torch.Tensor] = _bound,
+  case: Case, model: temporal_vae.TemporalVAE
 ) -> Callable[[torch.Tensor], None]:
-  """A training step that is told its noise.
+  """Returns a training step that is given its noise.
 
   Args:
     case: model and batch; its preset says how Adam learns.
-    model: of `build`; the function changes its parameters.
-    bound: (model, frames, condition, noise) -> the negative bound; it calls the
-      model, or is what was compiled of that.
+    model: of `build`; the step changes its parameters.
 
   Returns:
     A function of noise, a tensor [T, B, Z].
@@ -123,41 +108,27 @@ def updater(
 
   def update(noise: torch.Tensor) -> None:
     adam.zero_grad()
-    bound(model, frames, condition, noise).backward()
+    model(frames, condition, noise).backward()
     torch.nn.utils.clip_grad_norm_(weights, case.preset.gradient_norm)
     adam.step()
 
   return update
 
 
-def training_step(
-  case: Case, mode: Mode = 'eager', threads: int = 1, replicas: int = 1
-) -> Callable[[], None]:
-  """A whole training step of R replicas, one after another.
+def training_step(case: Case, threads: int = 1) -> Callable[[], None]:
+  """Returns a whole training step, which draws its noise.
 
   Args:
-    case: what every replica is trained on; all start from its parameters.
-    mode: 'compiled': forward and backward pass are each one graph of
-      `torch.compile`, the loop over time unrolled, as PyTorch has it. The first
-      step then compiles, for minutes.
+    case: model and batch.
     threads: for all of PyTorch, set anew at each step.
-    replicas: R.
-
-  Returns:
-    A function that draws noise and updates each replica once.
   """
-  bound = _bound
-  if mode == 'compiled':
-    # No silent return to the eager mode, and no shapes that may change.
-    bound = torch.compile(_bound, fullgraph=True, dynamic=False)
-  updates = [updater(case, build(case), bound) for _ in range(replicas)]
+  update = updater(case, build(case))
   shape = (*case.frames.shape[:2], case.preset.latent_size)
   dtype = _tensor(case.frames).dtype
 
   def step() -> None:
     torch.set_num_threads(threads)
-    for update in updates:
-      update(torch.randn(shape, dtype=dtype))
+    update(torch.randn(shape, dtype=dtype))
 
   return step
 

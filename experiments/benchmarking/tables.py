@@ -5,11 +5,9 @@ from typing import Any
 
 from rich.table import Table
 
-_ROADS = {'eager': 'PyTorch, eager', 'compiled': 'PyTorch, compiled'}
 
-
-def timings(rows: Sequence[Mapping[str, Any]]) -> Table:
-  """One row for each number of replicas, from `timing.as_rows`.
+def steps(rows: Sequence[Mapping[str, Any]], grows: str) -> Table:
+  """Returns a line for each row of `step_times.measure`.
 
   Memory is that of the device where all rows know it, else of the process. To
   draw is to make the episodes alone, which is part of a step, too.
@@ -18,23 +16,24 @@ def timings(rows: Sequence[Mapping[str, Any]]) -> Table:
   memory = 'device' if on_device else 'process'
   table = _table(
     'Training steps: medians over portions of steps',
-    'R',
+    grows.replace('_', ' '),
     'ms a step',
     'quartiles',
     'ms a replica',
-    'to R = 1',
+    'power',
     'ms to draw',
     'compile s',
-    f'{memory} peak GB',
+    'peak GB',
   )
+  table.caption = f'peaks are of the {memory}'
   for row in rows:
-    step, ratio = row['step_milliseconds'], row['replica_cost_ratio']
+    step, power = row['step_milliseconds'], row['power']
     table.add_row(
-      str(row['replicas']),
+      str(row['value']),
       _number(step['median']),
       _range(step),
       _number(row['replica_milliseconds']['median']),
-      '-' if ratio is None else f'{ratio:.2f}',
+      '-' if power is None else f'{power:.2f}',
       _number(row['drawing_milliseconds']['median']),
       f'{row["compile_seconds"]:.1f}',
       f'{row[f"{memory}_peak_bytes"] / 1e9:,.2f}',
@@ -42,8 +41,43 @@ def timings(rows: Sequence[Mapping[str, Any]]) -> Table:
   return table
 
 
+def costs(rows: Sequence[Mapping[str, Any]], grows: str) -> Table:
+  """Returns a line for each row, of what `training_steps` found beside times.
+
+  Operations and memory are those of one replica; so is the time of PyTorch.
+  """
+  has_pytorch = any(row['pytorch'] is not None for row in rows)
+  table = _table(
+    'The same steps beside the least time that they can take',
+    grows.replace('_', ' '),
+    'GFLOP a replica',
+    'temporary MB',
+    'least ms',
+    'measured ms',
+    'fraction',
+    *(['PyTorch, ms a replica', 'it takes'] if has_pytorch else []),
+  )
+  for row in rows:
+    memory = row['temporary_bytes']
+    line = [
+      str(row['value']),
+      f'{row["operations"] / 1e9:,.2f}',
+      '-' if memory is None else f'{memory / 1e6:,.1f}',
+      _number(row['roofline_milliseconds']),
+      _number(row['step_milliseconds']['median']),
+      f'{row["roofline_fraction"]:.3f}',
+    ]
+    if row['pytorch'] is not None:
+      line += [
+        _number(row['pytorch']['milliseconds']['median']),
+        f'{row["pytorch_ratio"]:.2f}x',
+      ]
+    table.add_row(*line)
+  return table
+
+
 def parameters(rows: Sequence[Mapping[str, Any]]) -> Table:
-  """One row for each model: its parameters beside the paper's, in percent."""
+  """Returns a line for each row of `parameter_counts.rows`."""
   table = _table(
     'Parameters at the paper preset',
     'frames',
@@ -64,7 +98,7 @@ def parameters(rows: Sequence[Mapping[str, Any]]) -> Table:
 
 
 def cores(rows: Sequence[Mapping[str, Any]]) -> Table:
-  """One row for each core and size, from `benchmark_cores.as_rows`.
+  """Returns a line for each core and size, from `cores.as_rows`.
 
   Of PyTorch's package the number of threads that suits it best is shown.
   """
@@ -96,78 +130,6 @@ def cores(rows: Sequence[Mapping[str, Any]]) -> Table:
     )
     if row['threads'] is not None:
       table.caption = 'PyTorch on 1 or 2 threads, whichever is faster'
-  return table
-
-
-def roofline(rows: Sequence[Mapping[str, Any]]) -> Table:
-  """One row for each measured step, from `roofline.as_row`."""
-  table = _table(
-    'Training steps beside the least that they can take',
-    'model',
-    'R',
-    'GFLOP',
-    'roofline ms',
-    'measured ms',
-    'fraction',
-  )
-  for row in rows:
-    table.add_row(
-      row['model'],
-      str(row['replicas']),
-      f'{row["operations"] / 1e9:,.2f}',
-      _number(row['roofline_milliseconds']),
-      _number(row['milliseconds']),
-      f'{row["fraction"]:.3f}',
-    )
-  return table
-
-
-def memory(rows: Sequence[Mapping[str, Any]]) -> Table:
-  """One row for each model and way, from `benchmark_steps.memory`."""
-  table = _table(
-    'Estimated memory of gradients, of all replicas',
-    'model',
-    'computed again',
-    'kept GiB',
-    'at hand GiB',
-    'together GiB',
-  )
-  model = None
-  for row in rows:
-    if row['model'] != model:
-      table.add_section()
-    before, model = model, row['model']
-    sizes = [row[f'{name}_bytes'] / 2**30 for name in ('through', 'inside')]
-    table.add_row(
-      '' if model == before else model,
-      row['recompute'],
-      *(f'{size:,.2f}' for size in (*sizes, sum(sizes))),
-    )
-  return table
-
-
-def others(rows: Sequence[Mapping[str, Any]]) -> Table:
-  """One row for each other road, from `benchmark_steps.measure`."""
-  ratios = list(rows[0]['ratios'])
-  table = _table(
-    'The same step on other roads, one replica after another',
-    'road',
-    'threads',
-    'ms a replica',
-    'quartiles',
-    'compile s',
-    *(f'to ours, R = {count}' for count in ratios),
-  )
-  for row in rows:
-    spread, compiling = row['replica_milliseconds'], row['compile_seconds']
-    table.add_row(
-      _ROADS.get(row['mode'], row['mode']),
-      '-' if row['threads'] is None else str(row['threads']),
-      _number(spread['median']),
-      _range(spread),
-      '-' if compiling is None else f'{compiling:.0f}',
-      *(f'{row["ratios"][count]:.2f}x' for count in ratios),
-    )
   return table
 
 
