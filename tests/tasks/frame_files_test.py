@@ -196,20 +196,6 @@ def _refused(file, *words):
     assert word in message, message
 
 
-@pytest.mark.parametrize(
-  'data', ['bundled', 'tfds', 'files:', 'files', 'folder:x', 'episodes.npz', '']
-)
-def test_other_sources_have_no_episodes(data):
-  with pytest.raises(DataError, match=r'give --data=files:FILE'):
-    frame_files.locate(data)
-
-
-def test_a_file_is_found_at_home(file, monkeypatch):
-  monkeypatch.setenv('HOME', str(file.parent))
-  np.savez(file, frames=_FRAMES)
-  assert frame_files.locate('files:~/episodes.npz') == file
-
-
 def test_what_is_no_file_is_told(file):
   _refused(file, 'does not exist')
   _refused(file.parent, 'is a folder')

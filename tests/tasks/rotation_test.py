@@ -53,7 +53,7 @@ def _poses(length):
   return poses[:, :1, 2] - poses[..., 2], poses, batch.predictable
 
 
-_LENGTHS = [14, 15, 30, 31, 60]
+_LENGTHS = [14, 30, 31]
 
 
 @pytest.mark.parametrize('length', _LENGTHS)
@@ -162,19 +162,6 @@ def test_second_turn_shows_what_the_first_did():
       abs(episode[16:] - episode[index]).mean() for index in (nearest, far)
     )
     assert near < 0.75 * opposite
-
-
-def test_batch_is_its_singles():
-  single = jax.jit(_TASK.sample)
-  for b, key in enumerate(_KEYS):
-    one = jax.device_get(single(key, _TRAINING))
-    other = jax.tree.map(lambda leaf, b=b: leaf[b], _batch())
-    np.testing.assert_allclose(one.frames, other.frames, atol=1e-4)
-    jax.tree.map(
-      np.testing.assert_array_equal,
-      one._replace(frames=()),
-      other._replace(frames=()),
-    )
 
 
 def test_held_out_rooms_are_others():
