@@ -1,7 +1,6 @@
 """Recorded episodes in a run: their file, and windows on large ones."""
 
 import math
-from collections.abc import Mapping
 from typing import Any
 
 from gtmm_jax import replicas
@@ -22,13 +21,6 @@ def inspect(task: str, data: str) -> frame_files.Header | None:
   if task != 'frames':
     return None
   return frame_files.inspect(frame_files.locate(data))
-
-
-def found(header: frame_files.Header | None) -> Mapping[str, Any]:
-  """Returns the settings that the file decides, none without a file."""
-  if header is None:
-    return {}
-  return {'length': header.length, 'shape': header.shape}
 
 
 def load(

@@ -7,11 +7,13 @@ import jax
 import jax.numpy as jnp
 
 from gtmm_jax import replicas
+from gtmm_jax.model import build
 from gtmm_jax.model.temporal_vae import TemporalVAE
 from gtmm_jax.runs.settings import Settings
 
 # Frames and their reconstructions are float32.
 _COPIES, _BYTES = 2, 4
+_COPIES_OF_PARAMETERS = 4
 
 
 def require_for_run(
@@ -41,7 +43,11 @@ def require_for_run(
   sizes = settings.episode
   cells = sizes.get('rows', 0) * sizes.get('columns', 0)
   shape = images.training.shape[-3:]
-  require_for_training(layout, batch, length, shape, cells, carry)
+  state = [carry]
+  if settings.sizes:
+    # Presets fit. Gradients and Adam's two averages are as many.
+    state += _COPIES_OF_PARAMETERS * [build.variable_shapes(model, shape)]
+  require_for_training(layout, batch, length, shape, cells, state)
 
 
 def require_for_training(
@@ -78,8 +84,8 @@ def require_for_training(
     (frames + state) * layout.per_device,
     layout,
     f'A batch of {batch_size:,} sequences of {length:,} steps',
-    'shorter sequences, smaller frames, fewer slots, a smaller batch, or fewer '
-    'replicas',
+    'shorter sequences, smaller frames or sizes, fewer slots, a smaller batch, '
+    'or fewer replicas',
   )
 
 

@@ -143,8 +143,8 @@ def _value(text: str, kind: Any) -> Any:
     words = [] if text in ('', 'none') else text.split('+')
     return tuple(_value(word, arguments[0]) for word in words)
   if origin is tuple:
-    words = text.split('x')
-    return tuple(map(_value, words, arguments, strict=True))
+    parts = zip(text.split('x'), arguments, strict=True)
+    return tuple(_value(part, each) for part, each in parts)
   if kind is bool and text.lower() in ('true', 'false'):
     return text.lower() == 'true'
   if kind is int and not re.fullmatch(r'-?\d+', text, re.ASCII):

@@ -32,6 +32,7 @@ def test_every_size_that_a_model_has_can_be_set(tmp_path, model):
     'prior_hidden': '12',
     'controller_size': '20',
     'gradient_norm': '3.5',
+    'patches': '4x6+7x5',
     'learning_rate': '0.01',
   }
   if model != 'vrnn':
@@ -46,6 +47,7 @@ def test_every_size_that_a_model_has_can_be_set(tmp_path, model):
     name: float(text) for name, text in texts.items() if '+' not in text
   }
   values |= {'dense_hidden': (24, 16), 'prior_hidden': (12,)}
+  values['patches'] = ((4, 6), (7, 5))
   assert {name: recorded[name] for name in values} == values
   vae = run.problem.model
   assert (vae.latent_size, vae.prior_map.hidden) == (8, (12,))
@@ -108,17 +110,19 @@ def test_a_workdir_of_before_there_was_an_option_has_its_default(tmp_path):
     (['latent_size=8.5'], 'must be a whole number above 0'),
     (['latent_size=0'], 'must be a whole number above 0'),
     (['latent_size=99999999999'], 'must be a whole number above 0'),
-    (['dense_hidden=8+x'], 'with + between, each a whole number above 0'),
+    (['dense_hidden=8+x'], 'joined by +, each a whole number above 0'),
+    (['patches=4'], 'numbers joined by x, as in 4x32'),
     (['gradient_norm=nan'], 'must be a number above 0'),
     (['usage_gradient=maybe'], 'must be true or false'),
     (['reads=never'], 'must be before or after'),
     (['learning_rate=2'], '--learning_rate is 2.0'),
     (['latent_size=8', 'latent_size=8'], 'gives latent_size twice'),
-    (['order=age'], 'means nothing to dnc; it is of introspective'),
+    (['order=age'], 'means nothing to dnc; it belongs to introspective'),
     (['steps=8'], 'steps is a flag of its own; write --steps=VALUE'),
     (['rows=8'], 'rows is a flag of its own; write --rows=VALUE'),
     (['attention_size=8'], 'attention_size means nothing to dnc'),
     (['word_size=30'], 'word_size must be the larger'),
+    (['dense_hidden=9999999+9999999'], 'takes at least'),
   ],
 )
 def test_what_cannot_be_set_is_told_in_one_line(tmp_path, texts, words):
