@@ -107,13 +107,13 @@ _KEY_STRENGTH = _frozen(ntm=10.0, lru=10.0, dnc=10.0, associative=8.0)
 def _episodes(pre_recall: int, length: int) -> Mapping[str, Mapping[str, int]]:
   """Returns sizes with the paper's k and the paper's map."""
   recall = _frozen(pre_recall=pre_recall, recall=5)
-  own = {
+  others = {
     'navigation': _frozen(rows=4, columns=4, length=length),
     'rotation': _frozen(length=30, size=32),
-    # Those of the file.
+    # The file decides.
     'frames': _frozen(),
   }
-  return _frozen(**(dict.fromkeys(TASKS, recall) | own))
+  return _frozen(**(dict.fromkeys(TASKS, recall) | others))
 
 
 PAPER = Preset(

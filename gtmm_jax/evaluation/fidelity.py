@@ -40,13 +40,13 @@ class Closeness(NamedTuple):
   """Sums over frames that were generated, float32; add them leaf by leaf.
 
   Attributes:
-    asked: number of frames.
+    frames: number of frames.
     dream: of the generated frames.
     last: of the last frame of the prefix, repeated.
     copy: of the frame of the prefix that is nearest in squared error.
   """
 
-  asked: Array
+  frames: Array
   dream: Scores
   last: Scores
   copy: Scores
@@ -154,11 +154,11 @@ def measure(
   repeated = jnp.broadcast_to(seen[-1:], true.shape)
   scores = [score(true, each) for each in (free[prefix:], repeated, copies)]
 
-  def total(is_asked: Array) -> Closeness:
-    asked = is_asked.astype(frames.dtype)
+  def total(is_counted: Array) -> Closeness:
+    counts = is_counted.astype(frames.dtype)
     return jax.tree.map(
-      lambda value: (value * asked).sum(),
-      Closeness(jnp.ones_like(asked), *scores),
+      lambda value: (value * counts).sum(),
+      Closeness(jnp.ones_like(counts), *scores),
     )
 
   after = predictable[prefix:]
@@ -180,9 +180,9 @@ def means(total: Fidelity, has_failed: np.ndarray) -> dict[str, np.ndarray]:
   """
 
   def mean(closeness: Closeness, source: str, name: str) -> np.ndarray:
-    is_missing = has_failed | (closeness.asked == 0)
-    asked = np.where(is_missing, np.nan, closeness.asked)
-    return getattr(getattr(closeness, source), name) / asked
+    is_missing = has_failed | (closeness.frames == 0)
+    count = np.where(is_missing, np.nan, closeness.frames)
+    return getattr(getattr(closeness, source), name) / count
 
   predictable = {
     f'{source}_{name}': mean(total.predictable, source, name)

@@ -23,18 +23,18 @@ class Tally(NamedTuple):
   """Counts of frames, or sums over them, float32; add tallies leaf by leaf.
 
   Attributes:
-    asked: predictable frames.
+    frames: predictable frames.
     ahead: predictable frames that were right one step ahead.
-    asked_free: predictable frames after the prefix.
+    frames_free: predictable frames after the prefix.
     free: predictable frames after the prefix that were right free-running.
     chance: probability that a uniformly drawn earlier frame is right, summed
-      over `asked`; 0 where a class is asked for.
-    chance_free: the same, summed over `asked_free`.
+      over `frames`; 0 where a class is asked for.
+    chance_free: the same, summed over `frames_free`.
   """
 
-  asked: Array
+  frames: Array
   ahead: Array
-  asked_free: Array
+  frames_free: Array
   free: Array
   chance: Array
   chance_free: Array
@@ -137,14 +137,16 @@ def tally(
       classify(frames) == episode.label for frames in (ahead, free)
     )
     chance = chance_free = jnp.zeros(episode.label.shape, jnp.float32)
-  asked = episode.predictable & ((episode.source >= 0) | (episode.label >= 0))
-  after = asked & (jnp.arange(length) >= prefix)[:, None]
+  is_asked = episode.predictable & (
+    (episode.source >= 0) | (episode.label >= 0)
+  )
+  after = is_asked & (jnp.arange(length) >= prefix)[:, None]
   counted = (
-    asked,
-    asked & is_right,
+    is_asked,
+    is_asked & is_right,
     after,
     after & is_right_free,
-    jnp.where(asked, chance, 0.0),
+    jnp.where(is_asked, chance, 0.0),
     jnp.where(after, chance_free, 0.0),
   )
   return Tally(*(each.sum(dtype=jnp.float32) for each in counted))
@@ -185,8 +187,8 @@ def accuracies(total: Tally, has_failed: np.ndarray) -> dict[str, np.ndarray]:
     return share(part, np.where(part > 0, whole, 0))
 
   return {
-    'retrieval_ahead': share(total.ahead, total.asked),
-    'retrieval_ahead_chance': chance(total.chance, total.asked),
-    'retrieval_free': share(total.free, total.asked_free),
-    'retrieval_free_chance': chance(total.chance_free, total.asked_free),
+    'retrieval_ahead': share(total.ahead, total.frames),
+    'retrieval_ahead_chance': chance(total.chance, total.frames),
+    'retrieval_free': share(total.free, total.frames_free),
+    'retrieval_free_chance': chance(total.chance_free, total.frames_free),
   }

@@ -63,7 +63,7 @@ def check_settings(core: nn.Module, *may_be_zero: str) -> None:
         raise ValueError(f'{name} is {value}; it must be >= {least}.')
     elif get_origin(field.type) is Literal:
       check_word(name, value, get_args(field.type))
-    # Written so that "not a number" fails, too.
+    # NaN fails this test, too.
     elif name == 'initial_strength' and not (
       isinstance(value, numbers.Real) and 1 < value < math.inf
     ):

@@ -94,7 +94,7 @@ def _scan_in_segments(
 ) -> tuple[Tree, Tree]:
   """Scans and saves the carry after about sqrt(T) of T steps only.
 
-  The backward pass makes the carries inside one segment after the other again.
+  The backward pass recomputes the other carries, one segment at a time.
   """
   length = jax.tree.leaves(inputs)[0].shape[0]
   size = math.isqrt(length)
@@ -116,9 +116,9 @@ def _scan_in_segments(
 def rematerialised(part: Callable[..., Tree]) -> Callable[..., Tree]:
   """Returns a part of a step that saves little for its backward pass.
 
-  Saved are its arguments and what `derivatives.saved` marks: small arrays that
-  take long to compute. All that JAX would save is several times a core's state,
-  and takes as long to write and read as to compute again.
+  It saves only its arguments and the values that `derivatives.saved` marks:
+  small arrays that take long to compute. JAX would save several times a core's
+  state, which takes as long to write and read as to compute again.
   """
   if not derivatives.are_written_out():
     return part
@@ -129,7 +129,7 @@ def rematerialised(part: Callable[..., Tree]) -> Callable[..., Tree]:
   )
 
 
-# What multiplies in the step that `scan` traces, and the trace that it is for.
+# The multiplication in the step that `scan` traces, and the trace it is for.
 _multiplier: contextvars.ContextVar[tuple[Callable, Any] | None] = (
   contextvars.ContextVar('multiplier', default=None)
 )
@@ -189,10 +189,10 @@ _tapped.defvjp(
 
 
 class _Products(NamedTuple):
-  """Products of a step: which have kernels made of weights alone, and these."""
+  """The products of a step, and which of them have kernels made of weights."""
 
-  are_of_weights: list[bool]  # Of each product, in their order.
-  shapes: list[jax.ShapeDtypeStruct]  # Of the results of those.
+  are_of_weights: list[bool]  # For each product, in their order.
+  shapes: list[jax.ShapeDtypeStruct]  # Of the results of products of weights.
   kernels: Callable[[Tree], list[Array]]  # From weights to their kernels.
 
 

@@ -172,10 +172,10 @@ def test_retrieval_is_tallied_over_batches():
     state = step(state, variables, _KEY, _images())
   tally = state.retrieved
   # Two frames of six are asked for, in each of the sequences.
-  assert tally.asked == tally.asked_free == 2 * 4 * _BATCH
-  assert 0 <= tally.ahead <= tally.asked
-  assert 0 <= tally.free <= tally.asked_free
-  assert 0 < tally.chance < tally.asked
+  assert tally.frames == tally.frames_free == 2 * 4 * _BATCH
+  assert 0 <= tally.ahead <= tally.frames
+  assert 0 <= tally.free <= tally.frames_free
+  assert 0 < tally.chance < tally.frames
 
 
 def test_views_are_measured_and_not_retrieved():
@@ -200,7 +200,7 @@ def test_views_are_measured_and_not_retrieved():
   assert state.entropy == 0
   assert state.retrieved == retrieval.zeros()
   own, every = state.closeness
-  assert own.asked == every.asked == 2 * _BATCH
+  assert own.frames == every.frames == 2 * _BATCH
   # The two frames are repeats: a copy is perfect, what was dreamed is not.
   assert own.copy.error == 0
   np.testing.assert_allclose(own.copy.similarity, 2 * _BATCH, rtol=1e-5)

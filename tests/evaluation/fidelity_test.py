@@ -95,7 +95,7 @@ def test_sums_are_those_of_a_loop():
       expected[1] += row
       if predictable[t, b]:
         expected[0] += row
-  assert got.predictable.asked == 4 and got.every.asked == 6
+  assert got.predictable.frames == 4 and got.every.frames == 6
   for own, row in zip(got, expected, strict=True):
     np.testing.assert_allclose(jax.tree.leaves(own), row, rtol=1e-4)
 

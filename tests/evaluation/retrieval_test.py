@@ -101,20 +101,20 @@ def test_counts_are_those_of_a_loop(name, sizes, noise):
       after += 1
       right_free += _finds(free[:, b], free[:, b], source, t, prefix)
       chances[1] += _chance(source, prefix, t)
-  assert got.asked == asked
+  assert got.frames == asked
   assert got.ahead == right
-  assert got.asked_free == after
+  assert got.frames_free == after
   assert got.free == right_free
   np.testing.assert_allclose((got.chance, got.chance_free), chances, rtol=1e-5)
   if noise == 0.0:
-    assert got.ahead == got.asked > 0
-    assert got.free == got.asked_free > 0
+    assert got.ahead == got.frames > 0
+    assert got.free == got.frames_free > 0
 
 
 def test_a_cue_is_not_asked_for():
   episode = _episodes('similarity_cued_recall', (6, 3))
   got = _tally(episode, episode.frames, episode.frames, 7)
-  assert got.asked == got.asked_free == 2 * _BATCH
+  assert got.frames == got.frames_free == 2 * _BATCH
 
 
 def test_a_frame_equally_near_to_two_is_right():
@@ -149,9 +149,9 @@ def test_generated_frames_are_sought_among_generated_ones():
     label=jnp.full((4, 1), -1),
   )
   got = _tally(episode, true, dreamed, 1)
-  assert (got.free, got.asked_free) == (1, 1)
+  assert (got.free, got.frames_free) == (1, 1)
   got = _tally(episode, true, dreamed.at[3].set(1.0), 1)
-  assert (got.free, got.asked_free) == (0, 1)
+  assert (got.free, got.frames_free) == (0, 1)
 
 
 def test_repeating_its_own_mistake_is_not_right():
@@ -186,9 +186,9 @@ def test_classes_are_judged_by_the_classifier():
 
 def test_accuracies_of_replicas():
   total = retrieval.Tally(
-    asked=np.array([4.0, 4.0, 0.0]),
+    frames=np.array([4.0, 4.0, 0.0]),
     ahead=np.array([1.0, 2.0, 0.0]),
-    asked_free=np.array([2.0, 2.0, 0.0]),
+    frames_free=np.array([2.0, 2.0, 0.0]),
     free=np.array([2.0, 1.0, 0.0]),
     chance=np.array([0.5, 0.0, 0.0]),
     chance_free=np.array([0.5, 0.0, 0.0]),
