@@ -19,7 +19,7 @@ Array = jax.Array
 
 
 class State(NamedTuple):
-  """What a step changes, and the running averages, which stay as they are."""
+  """Parameters and optimiser; the running averages stay as they are."""
 
   params: Any
   batch_stats: Any

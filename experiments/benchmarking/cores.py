@@ -246,7 +246,7 @@ def _jax_pass(name: str, core: nn.Module, sizes: Sizes) -> Pass:
 
 
 def _pytorch_passes(sizes: Sizes, modules: dnc.Modules) -> list[Pass]:
-  """The package's pass on each number of threads."""
+  """Returns the package's pass on each number of threads."""
   run = dnc.forward_backward(
     modules,
     (BATCH_SIZE, FRAMES, INPUT_SIZE),

@@ -31,7 +31,7 @@ class Spread(NamedTuple):
 
 
 class Steps(NamedTuple):
-  """How long steps of a program took.
+  """The time that steps of a program took.
 
   Attributes:
     seconds: of a step, the mean over each portion, [N].

@@ -1,23 +1,18 @@
-"""The command line of a program: flags, errors, other programs; no jax."""
+"""The command line of a program: flags and errors; no jax."""
 
 import contextlib
-import functools
 import math
 import os
 import pathlib
-import re
-import signal
-import subprocess
 import sys
 import textwrap
-import time
 from collections.abc import Callable, Mapping
 from typing import Any, NoReturn
 
 from absl import flags, logging
 from rich.console import Console
 
-from gtmm_jax.process import children, signals
+from gtmm_jax.process import signals
 
 # Exit code after a mistake on the command line.
 MISTAKE = 2
@@ -93,31 +88,6 @@ def require_device() -> None:
     ) from error
 
 
-def require_device_for_others() -> None:
-  """Checks devices as `require_device` does, but in another process.
-
-  The process that starts an accelerator holds it. A program that only starts
-  other programs must leave it to them.
-
-  Raises:
-    ValueError: there is no such device, or its driver does not work.
-  """
-  program = (
-    'import sys; sys.path.insert(0, sys.argv[1]); '
-    'from gtmm_jax.process import command; '
-    'command.import_jax(); command.require_device()'
-  )
-  ended = subprocess.run(
-    [sys.executable, '-c', program, str(pathlib.Path(__file__).parents[2])],
-    capture_output=True,
-    text=True,
-    check=False,
-  )
-  if ended.returncode:
-    last = (ended.stderr.strip() or 'jax does not start').splitlines()[-1]
-    raise ValueError(re.sub(r'^(ValueError|-c): ', '', last))
-
-
 def _brief(error: Exception) -> str:
   """Returns the first line of an error's message, shortened."""
   lines = str(error).splitlines() or ['without a reason']
@@ -161,41 +131,6 @@ def attempt_drawing(
       file=sys.stderr,
     )
     return []
-
-
-def run_logged(
-  program: pathlib.Path, values: Mapping[str, Any], log: pathlib.Path
-) -> int:
-  """Runs another program and appends its output to a log.
-
-  Args:
-    program: path of its Python file.
-    values: of its flags, by name.
-    log: path of the log.
-
-  Returns:
-    The program's exit code.
-
-  Raises:
-    signals.Stopped: a signal was received; the other program was ended.
-  """
-  with log.open('a') as file:
-    child = children.start(
-      program,
-      words(values),
-      stdout=file,
-      stderr=subprocess.STDOUT,
-      stdin=subprocess.DEVNULL,
-    )
-  kill = functools.partial(children.send, child, signal.SIGKILL)
-  with signals.deferred(signals.GOES_ON, kill):
-    try:
-      while child.poll() is None and signals.received() is None:
-        time.sleep(children.LOOK)
-    finally:
-      child.kill()
-      child.wait()
-  return child.returncode
 
 
 def words(values: Mapping[str, Any]) -> list[str]:

@@ -19,7 +19,6 @@ _PATHS = (
   'output',
   'data_dir',
   'json',
-  'compare',
   'grid',
   'flagfile',
 )

@@ -38,7 +38,7 @@ def _benchmark(folder: pathlib.Path, *flags: str):
 
 @pytest.fixture(scope='module')
 def alone(tmp_path_factory: pytest.TempPathFactory):
-  """What the program printed and wrote without PyTorch, of one size."""
+  """Runs the program without PyTorch; returns what it printed and wrote."""
   folder = tmp_path_factory.mktemp('alone')
   result = _benchmark(
     folder, '--cores', '--sizes=4x3x2,4x3x2', '--seconds=0.01'

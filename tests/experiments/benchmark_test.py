@@ -84,7 +84,7 @@ def _python(arguments: list, folder: pathlib.Path):
 
 @pytest.fixture(scope='module')
 def digits(tmp_path_factory: pytest.TempPathFactory) -> pathlib.Path:
-  """A folder with four idx files of random digits."""
+  """Makes a folder with four idx files of random digits."""
   folder = tmp_path_factory.mktemp('some digits')
   random = np.random.default_rng(0)
   for part, count in {'train': 60, 't10k': 30}.items():
@@ -101,7 +101,7 @@ def digits(tmp_path_factory: pytest.TempPathFactory) -> pathlib.Path:
 
 @pytest.fixture(scope='module')
 def measured(digits: pathlib.Path, tmp_path_factory: pytest.TempPathFactory):
-  """What a small benchmark of 2 replicas and of 1 printed and wrote."""
+  """Runs a benchmark of 1 and 2 replicas; returns what it printed and wrote."""
   folder = tmp_path_factory.mktemp('elsewhere')
   result = _python(
     [

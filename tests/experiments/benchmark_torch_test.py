@@ -1,4 +1,4 @@
-"""The same model in PyTorch, and how its training steps are timed."""
+"""The same model in PyTorch, and the times of its training steps."""
 
 import functools
 import json
@@ -41,7 +41,7 @@ class Pair(NamedTuple):
 
 @pytest.fixture(scope='module')
 def training():
-  """The module that trains in PyTorch."""
+  """Returns the module that trains in PyTorch."""
   pytest.importorskip('torch')
   module = twin.load()
   if isinstance(module, str):
@@ -50,7 +50,7 @@ def training():
 
 
 def _case(training, model: str, name: str, order: str, dtype: type):
-  """A case, its temporal VAE and variables; the parameters are random."""
+  """Makes a case, its temporal VAE and statistics, from random parameters."""
   preset = presets.PRESETS[name]
   options = {'order': order} if model == 'introspective' else {}
   vae = build.temporal_vae(model, preset, _SHAPE, _SLOTS, options=options)
@@ -83,7 +83,7 @@ def _case(training, model: str, name: str, order: str, dtype: type):
 
 
 def _pair(training, model: str, name: str, order: str) -> Pair:
-  """The same model, batch and noise for both; to be called under x64."""
+  """Makes the same model, batch and noise for both; call it under x64."""
   case, vae, stats = _case(training, model, name, order, np.float64)
   noise = np.random.default_rng(1).normal(
     size=(_FRAMES, _BATCH, case.preset.latent_size)
@@ -167,7 +167,7 @@ def test_weights_come_back_as_they_went(training, model: str, preset: str):
 
 @pytest.fixture
 def case(training):
-  """A small case in float32, of few frames."""
+  """Makes a small case in float32, of few frames."""
   case = _case(training, 'introspective', 'small', 'arrival', np.float32)[0]
   return case._replace(frames=case.frames[:2], condition=case.condition[:2])
 

@@ -34,7 +34,7 @@ def test_long_episodes_are_extrapolated_from_short_ones(name):
 
 
 def test_products_of_matrices_are_most_of_it():
-  """Three products a layer and example, two where the input is a frame."""
+  # Three products a layer and example, two where the input is a frame.
   frames, latent, hidden, lstm = 5, 8, 40, 32
   first = 16 * hidden
   others = [

@@ -1,4 +1,4 @@
-"""What the machine can do, and the least time that it gives; no times."""
+"""The rate of the machine, and the least time of a step."""
 
 import math
 

@@ -1,4 +1,4 @@
-"""How programs and steps are timed."""
+"""Times of programs that take turns, and of steps in portions."""
 
 import itertools
 import statistics
@@ -46,7 +46,7 @@ def test_programs_take_turns_and_the_first_round_does_not_count():
 
 
 def test_steps_fill_portions_of_a_twentieth(monkeypatch: pytest.MonkeyPatch):
-  """A step takes one second of a clock that others do not see, the first 9."""
+  # A step takes one second of a clock that others do not see, the first 9.
   counts = []
 
   def advance(state, count):

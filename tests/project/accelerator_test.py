@@ -101,7 +101,7 @@ def _plan(
   steps: dict[int, float],
   seconds: int,
 ) -> str:
-  """The plan for milliseconds of a step by number of replicas."""
+  """Returns the plan for milliseconds of a step by number of replicas."""
   rows = [
     {
       'replicas': count,
@@ -194,7 +194,7 @@ def test_tests_that_were_cut_short_are_counted(tmp_path: pathlib.Path):
 
 @pytest.fixture
 def digits(tmp_path: pathlib.Path) -> pathlib.Path:
-  """A folder with four idx files of random digits."""
+  """Makes a folder with four idx files of random digits."""
   folder = tmp_path / 'some digits'
   folder.mkdir()
   random = np.random.default_rng(0)

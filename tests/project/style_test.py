@@ -16,6 +16,8 @@ _MACHINE_PATH = re.compile(r'(?<![\w.~$}\])])/(?:home|root|tmp|Users|work)/')
 _LONGEST = 300
 # Folders whose docstrings are held to the rule below.
 _DOCUMENTED = [
+  'experiments/benchmarking',
+  'experiments/benchmarking/pytorch',
   'gtmm_jax/checkpoints',
   'gtmm_jax/figures',
   'gtmm_jax/memory',

@@ -178,7 +178,7 @@ class TemporalVAE(nn.Module):
 
 
 def _gaussian(raw: Tensor) -> Gaussian:
-  """Splits [..., 2 Z] into a mean and a bounded log-scale."""
+  """Splits raw numbers [..., 2 Z] into a mean and a bounded log-scale."""
   mean, log_scale = raw.chunk(2, -1)
   return mean, _LOG_SCALE_BOUND * (log_scale / _LOG_SCALE_BOUND).tanh()
 
