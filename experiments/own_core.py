@@ -1,9 +1,9 @@
 r"""A memory core and a task of your own, with all that run.py has.
 
-  python experiments/own_core.py --model=average --task=mirror --set=decay=0.8
+  python experiments/own_core.py --task=backward_recall --model=leaky
 
-A copy with another core and task has flags, records, resuming, evaluation and
-figures, too, by `runs.main`; `study.py --program=FILE` runs a grid of it.
+A copy with another core and task has all flags, --set=decay=0.8 too, records,
+resuming, evaluation and figures; `study.py --program=FILE` runs a grid of it.
 """
 
 import dataclasses
@@ -16,7 +16,7 @@ from gtmm_jax import runs
 from gtmm_jax.tasks import episode
 
 
-class Average(nn.RNNCellBase):
+class Leaky(nn.RNNCellBase):
   """A core that keeps the contract of gtmm_jax/memory/contract.py."""
 
   latent_size: int
@@ -36,16 +36,16 @@ class Average(nn.RNNCellBase):
     return jnp.zeros((*input_shape[:-1], self.latent_size), jnp.float32)
 
 
-def average(sizes, slots, *, decay: float = 0.9):
+def leaky(sizes, slots, *, decay: float = 0.9):
   """Makes the core; it has no slots, and `decay` is its option."""
-  return Average(sizes.latent_size, sizes.controller_size, decay)
+  return Leaky(sizes.latent_size, sizes.controller_size, decay)
 
 
 @dataclasses.dataclass(frozen=True)
-class Mirror(episode.Intervals):
+class BackwardRecall(episode.Intervals):
   """l digits, then the first k of them in the opposite order."""
 
-  name: ClassVar[str] = 'mirror'
+  name: ClassVar[str] = 'backward_recall'
   steps: ClassVar[int] = 500  # By default.
   pre_recall: int = 5
   recall: int = 2
@@ -57,4 +57,4 @@ class Mirror(episode.Intervals):
 
 
 if __name__ == '__main__':
-  runs.main(models={'average': average}, tasks={'mirror': Mirror})
+  runs.main(models={'leaky': leaky}, tasks={'backward_recall': BackwardRecall})

@@ -13,27 +13,30 @@ Needs ViZDoom: pip install "gtmm_jax[vizdoom]".
 import dataclasses
 import os
 import pathlib
-import signal
-import sys
 import time
 
-# Its parts lie beside it, however it is started.
-sys.path.insert(0, str(pathlib.Path(__file__).parent))
+from gtmm_jax.process import command, signals
 
+if __name__ == '__main__':
+  signals.watch('nothing was written')
+  command.import_jax()
+
+import jax
+import jax.numpy as jnp
 import numpy as np
-from absl import app, flags, logging
+from absl import app, flags
 from rich.console import Console
 from rich.progress import track
 
-from gtmm_jax.process import command, places
-from gtmm_jax.tasks.sources import vizdoom_level as level_module
-
-# jax and ViZDoom are imported after the flags are read: --help and mistakes
-# cost no time.
+from gtmm_jax.process import places
+from gtmm_jax.tasks import Rotation
+from gtmm_jax.tasks.sources import vizdoom_level
 
 FLAGS = flags.FLAGS
 
 _LARGEST_SEED = 2**32 - 1
+# What is told of the program's work where a signal ends it.
+_LOST = 'nothing was written'
 
 
 def define_flags() -> None:
@@ -45,19 +48,19 @@ def define_flags() -> None:
     'size',
     32,
     f'Height and width of frames in pixels, a multiple of 4, 8 to '
-    f'{level_module.SIDE}.',
+    f'{vizdoom_level.SIDE}.',
   )
   flags.DEFINE_string(
     'level',
     'my_way_home',
-    f'Where the camera stands: {level_module.LEVELS}; all come with ViZDoom.',
+    f'Where the camera stands: {vizdoom_level.LEVELS}; all come with ViZDoom.',
   )
   flags.DEFINE_integer('seed', 0, 'Seed of places and turns, 0 to 2^32 - 1.')
 
 
 @dataclasses.dataclass(frozen=True)
 class Request:
-  """What the flags say."""
+  """The values of the flags."""
 
   output: str
   episodes: int
@@ -68,24 +71,24 @@ class Request:
 
 
 def main(_: list[str]) -> None:
-  """Checks the flags, records, writes, says what was recorded."""
-  logging.set_verbosity(logging.ERROR)
+  """Checks the flags, records, writes, and prints what was recorded."""
   fields = dataclasses.fields(Request)
   request = Request(**{each.name: FLAGS[each.name].value for each in fields})
-  # Angles are made on the CPU, on every machine alike.
-  os.environ['JAX_PLATFORMS'] = 'cpu'
-  # Else the game would stay when this program is ended.
-  signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
+  # Angles are computed on the CPU, so that all machines give the same file.
+  jax.config.update('jax_platforms', 'cpu')
   console = command.console()
   began = time.perf_counter()
   try:
     path = check(request)
-    frames, predictable, error = record(request, console)
-    write(path, frames, predictable)
+    # A signal waits for the episode at hand, so that the game is closed.
+    with signals.deferred(_LOST):
+      frames, predictable, error = record(request, console)
+    with signals.deferred(f'{path} is written whole or not at all'):
+      write(path, frames, predictable)
+  except signals.Stopped as stopped:
+    signals.leave(stopped)
   except (ValueError, OSError, MemoryError) as mistake:
     command.fail(mistake)
-  except KeyboardInterrupt:
-    sys.exit(130)
   console.print(
     f'{request.level}, {request.episodes:,} episodes of {request.length} '
     f'frames, {request.size} x {request.size}, seed {request.seed}'
@@ -97,22 +100,22 @@ def main(_: list[str]) -> None:
 
 
 def check(request: Request) -> pathlib.Path:
-  """The file to write, where nothing is wrong.
+  """Checks the flags, and returns the file to write.
 
   Raises:
     ValueError: in one sentence, what is wrong and what to do.
   """
-  level_module.resolve(request.level)
+  vizdoom_level.resolve(request.level)
   if request.episodes < 1:
     raise ValueError(
       f'--episodes is {request.episodes}; it must be at least 1.'
     )
   if request.length < 14:
     raise ValueError(f'--length is {request.length}; it must be at least 14.')
-  if request.size % 4 or not 8 <= request.size <= level_module.SIDE:
+  if request.size % 4 or not 8 <= request.size <= vizdoom_level.SIDE:
     raise ValueError(
       f'--size is {request.size}; it must be a multiple of 4 from 8 to '
-      f'{level_module.SIDE}.'
+      f'{vizdoom_level.SIDE}.'
     )
   if not 0 <= request.seed <= _LARGEST_SEED:
     raise ValueError(f'--seed is {request.seed}; it must be 0 to 2^32 - 1.')
@@ -122,26 +125,30 @@ def check(request: Request) -> pathlib.Path:
       f'--output={request.output} is not the name of an .npz file.'
     )
   places.require_writable(path.absolute().parent, f'--output={request.output}')
-  level_module.import_vizdoom()
-  command.import_jax()
+  vizdoom_level.import_vizdoom()
   return path
 
 
 def record(
   request: Request, console: Console
 ) -> tuple[np.ndarray, np.ndarray, float]:
-  """Frames, flags, and the largest error of a heading, in degrees.
+  """Records all episodes.
+
+  Returns:
+    Frames `[N, T, H, W, 3]`, whether each is predictable `[N, T]`, and the
+    largest error of a heading, in degrees.
 
   Raises:
-    ValueError: if ViZDoom fails, or the level has no free place.
+    ValueError: ViZDoom fails, or the level has no free place.
+    signals.Stopped: a signal came.
   """
-  # First, since too many would not fit.
+  # Allocated first, because too many episodes would not fit.
   shape = (request.episodes, request.length, request.size, request.size, 3)
   frames = np.empty(shape, np.uint8)
   turned, predictable = motion(request)
   rng = np.random.default_rng(request.seed)
   errors = []
-  with level_module.open_level(request.level, request.seed) as level:
+  with vizdoom_level.open_level(request.level, request.seed) as level:
     for index in track(
       range(request.episodes),
       'episodes',
@@ -151,22 +158,19 @@ def record(
     ):
       frames[index], error = level.record(rng, turned[index], request.size)
       errors.append(error)
+      if signals.received() is not None:
+        raise signals.Stopped(signals.received(), _LOST)
   return frames, predictable, max(errors)
 
 
 def motion(request: Request) -> tuple[np.ndarray, np.ndarray]:
-  """How far the camera has turned, in degrees, and the second turn, `[N, T]`.
+  """Returns the camera's angles in degrees, and whether they are predictable.
 
-  Episode n is that of (seed, n), however many are recorded.
+  Both are `[N, T]`. Episode n depends on the seed and n alone.
   """
-  import jax
-  import jax.numpy as jnp
-
-  from gtmm_jax.tasks import Rotation
-
   task = Rotation(request.length, request.size)
   with jax.default_device(jax.local_devices(backend='cpu')[0]):
-    # The same flags give the same file, whatever jax is told.
+    # The same angles for every setting of jax's random generator.
     key = jax.random.key(request.seed, impl='threefry2x32')
     keys = jax.vmap(lambda n: jax.random.fold_in(key, n))(
       jnp.arange(request.episodes)
@@ -178,15 +182,15 @@ def motion(request: Request) -> tuple[np.ndarray, np.ndarray]:
 def write(
   path: pathlib.Path, frames: np.ndarray, predictable: np.ndarray
 ) -> None:
-  """Writes the file under another name first: it is whole or not there.
+  """Writes the file; if that fails, none is there, or the earlier one.
 
   Raises:
-    OSError: if it cannot be written.
+    OSError: it cannot be written.
   """
   path.parent.mkdir(parents=True, exist_ok=True)
   part = path.with_name(f'.{path.name}.{os.getpid()}')
   try:
-    # Uncompressed, so that readers can map it.
+    # Uncompressed, so that frames are read from the file when they are used.
     with part.open('wb') as file:
       np.savez(file, frames=frames, predictable=predictable)
     part.replace(path)

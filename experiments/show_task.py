@@ -28,7 +28,6 @@ import jax.numpy as jnp
 import numpy as np
 from absl import app, flags
 
-import captions
 from gtmm_jax import figures, presets
 from gtmm_jax.process import compilation_cache, jax_settings, places
 from gtmm_jax.runs import flags as settings_flags
@@ -36,6 +35,7 @@ from gtmm_jax.runs import own_frames, room
 from gtmm_jax.runs import prepare as preparation
 from gtmm_jax.runs.resolve import make_task, resolve
 from gtmm_jax.runs.settings import Settings, describe
+from gtmm_jax.tasks.episode import Episode
 
 FLAGS = flags.FLAGS
 
@@ -50,8 +50,26 @@ _SETTINGS = (
 )
 # Where the sheet cannot be drawn or written.
 _NOTHING = 'Nothing was written; make room, or name another --output.'
-# Frames side by side, and rows of them that one sheet has room for.
+# Frames side by side, and rows of them on one sheet, at most.
 _COLUMNS, _ROOM = 25, 60
+# Arrows of navigation's actions, in their order.
+_ARROWS = '↑↓←→'
+_REPEAT = '=n: frame n again'
+# Notes on the captions of a task's frames.
+NOTES = {
+  'perfect_recall': f'{_REPEAT}, in the same order',
+  'parity_recall': 'a 0, a 1: any image of that class; the first one tells '
+  'whether the first digit is even (0) or odd (1), and so on',
+  'one_shot_recall': f'{_REPEAT}, in the same order',
+  'dynamic_dependency': f'{_REPEAT}; from the last new digit on, digit d sends '
+  'to frame d + 1',
+  'similarity_cued_recall': f'{_REPEAT}; the first one is the cue, which '
+  'nothing predicts, and what followed it before follows it',
+  'rotation': 'views of the second turn lie between those of the first',
+  'frames': 'episodes of your own file, marked as it has them',
+  'navigation': 'arrow: the action that led here; ·: the start; =n: the cell '
+  'of frame n again, which was its last visit',
+}
 
 
 def define_flags() -> None:
@@ -71,23 +89,6 @@ def define_flags() -> None:
     'What is written: OUTPUT.png and OUTPUT.pdf. Default: the name of the '
     'task, in the current folder.',
   )
-
-
-@dataclasses.dataclass(frozen=True)
-class Request:
-  """What the flags say.
-
-  Attributes:
-    settings: of a run with such episodes, as flags say; the rest is any.
-    held_out: whether episodes are of images that no training episode shows.
-    episodes: how many.
-    output: the files, if they are named.
-  """
-
-  settings: Settings
-  held_out: bool
-  episodes: int
-  output: str | None
 
 
 @dataclasses.dataclass(frozen=True)
@@ -116,12 +117,10 @@ class Sheet:
 
 
 def main(_: list[str]) -> None:
-  """Prepares, draws, says what was drawn."""
+  """Prepares the sheet, draws it, and prints what is on it."""
   try:
     sheet = prepare(
-      Request(
-        settings_flags.read(), FLAGS.held_out, FLAGS.episodes, FLAGS.output
-      )
+      settings_flags.read(), FLAGS.held_out, FLAGS.episodes, FLAGS.output
     )
     compilation_cache.use(FLAGS.compilation_cache)
     paths = command.attempt_drawing(lambda: draw(sheet), sheet.stem, _NOTHING)
@@ -137,53 +136,61 @@ def main(_: list[str]) -> None:
   console.print(f'written  {" and ".join(map(str, paths))}')
 
 
-def prepare(request: Request) -> Sheet:
+def prepare(
+  settings: Settings, held_out: bool, episodes: int, output: str | None
+) -> Sheet:
   """Checks everything that can be wrong, before anything costs time.
+
+  Args:
+    settings: task, preset, sizes, data and seed of the episodes, unresolved.
+    held_out: whether episodes show images that no training episode shows.
+    episodes: how many.
+    output: the files; None for the name of the task.
 
   Raises:
     ValueError: in one sentence, what is wrong and what to do.
   """
-  stem = _stem(request.output or request.settings.task)
-  places.require_local_data(request.settings.data)
-  header = own_frames.inspect(request.settings.task, request.settings.data)
-  settings = resolve(request.settings, request.settings.preset, header)
+  stem = _stem(output or settings.task)
+  places.require_local_data(settings.data)
+  header = own_frames.inspect(settings.task, settings.data)
+  settings = resolve(settings, settings.preset, header)
   command.require_device()
   task = make_task(settings, header)
   rows = len(figures.blocks(task.length, _COLUMNS, task.prefix))
-  if request.episodes < 1 or request.episodes * rows > _ROOM:
+  if episodes < 1 or episodes * rows > _ROOM:
     raise ValueError(
-      f'--episodes is {request.episodes} of {task.length} frames each; it must '
+      f'--episodes is {episodes} of {task.length} frames each; it must '
       f'be at least 1 and come to at most {_ROOM} rows; each has {rows}.'
     )
   loaded, _ = preparation.load_images(settings)
   shape = loaded.training.shape[-3:]
-  room.require_for_drawing(request.episodes, task.length, shape)
-  kind = 'held-out' if request.held_out else 'training'
+  room.require_for_drawing(episodes, task.length, shape)
+  kind = 'held-out' if held_out else 'training'
   name = f'{settings.task.replace("_", " ")}, '
   return Sheet(
     settings=settings,
     task=task,
-    images=loaded.held_out if request.held_out else own_frames.first(loaded),
+    images=loaded.held_out if held_out else own_frames.first(loaded),
     source=loaded.source,
     doubts=loaded.doubts,
     title=f'{name}{describe(settings)}, {kind} images',
-    episodes=request.episodes,
+    episodes=episodes,
     stem=stem,
   )
 
 
-def _stem(given: str) -> pathlib.Path:
-  """The files to write, without their suffix.
+def _stem(output: str) -> pathlib.Path:
+  """Returns the files to write, without their endings.
 
   Raises:
-    ValueError: unless they can be written.
+    ValueError: if they cannot be written.
   """
-  path = places.locate(given, 'output')
-  if given.endswith(os.sep) or path.is_dir() or not path.name:
-    raise ValueError(f'--output={given} is a folder; name a file in it.')
+  path = places.locate(output, 'output')
+  if output.endswith(os.sep) or path.is_dir() or not path.name:
+    raise ValueError(f'--output={output} is a folder; name a file in it.')
   if path.suffix in ('.png', '.pdf'):
     path = path.with_suffix('')
-  places.require_writable(path.absolute().parent, f'--output={given}')
+  places.require_writable(path.absolute().parent, f'--output={output}')
   return path
 
 
@@ -206,21 +213,43 @@ def draw(sheet: Sheet) -> list[pathlib.Path]:
   for index in range(sheet.episodes):
     episode = jax.tree.map(operator.itemgetter(index), drawn)
     if sheet.settings.task != 'navigation':
-      # Whatever it says, it is no action.
+      # Conditions of other tasks are no actions.
       episode = episode._replace(condition=episode.condition[:, :0])
     rows.append(
       figures.Row(
         f'episode {index + 1}',
         episode.frames,
         episode.predictable,
-        captions.below(episode),
+        captions(episode),
       )
     )
-  note = captions.NOTES[sheet.settings.task]
+  note = NOTES[sheet.settings.task]
   figure = figures.strip_figure(
     rows, sheet.title, note, _COLUMNS, sheet.task.prefix
   )
   return figures.save(figure, sheet.stem)
+
+
+def captions(episode: Episode) -> list[str]:
+  """Returns the captions of the frames of an episode of arrays [T, ...].
+
+  A caption has the action that led to the frame, where the condition [T, A]
+  has actions; '=n' for a repeat of frame n, counted from 1; 'a c' where any
+  image of class c is right.
+  """
+  texts = []
+  for action, source, label in zip(
+    episode.condition, episode.source, episode.label, strict=True
+  ):
+    words = []
+    if len(action):
+      words.append(_ARROWS[int(action.argmax())] if action.any() else '·')
+    if source >= 0:
+      words.append(f'={source + 1}')
+    if label >= 0:
+      words.append(f'a {label}')
+    texts.append(' '.join(words))
+  return texts
 
 
 if __name__ == '__main__':

@@ -219,10 +219,12 @@ def _prepare() -> Study:
   return Study(grid, *places.locate_folders(folder, FLAGS.output), program)
 
 
-def _complete(own: dict[str, Any], given: dict[str, Any]) -> dict[str, Any]:
-  """A cell's flags, and those given to all; of --data_dir, where it is read."""
-  flags = {**given, **own}
-  if flags.get('data') != 'tfds' and 'data_dir' not in own:
+def _complete(
+  of_cell: dict[str, Any], of_all: dict[str, Any]
+) -> dict[str, Any]:
+  """Returns the flags of a cell, with those of all cells that it lacks."""
+  flags = {**of_all, **of_cell}
+  if flags.get('data') != 'tfds' and 'data_dir' not in of_cell:
     flags.pop('data_dir', None)
   return flags
 

@@ -1,12 +1,12 @@
-"""Replicas over devices: the only file that knows either.
+"""Replicas on devices: only this file knows about either.
 
-R replicas of a one-replica function run on D devices, R / D on each:
-`jax.pmap` over the devices of `jax.vmap` over the replicas on each. Replicas
-never talk to one another; there is no collective.
+R replicas of a one-replica function run on D devices, R / D on each, by
+`jax.pmap` over the devices and `jax.vmap` over the replicas on each device.
+Replicas never communicate; there are no collectives.
 
-Arrays that differ between replicas are called `own` and have a leading axis R
-on the host, [D, R / D] on the devices. Arrays that all replicas read are called
-`shared` and lie once on every device.
+Arrays that differ between replicas are called `own`. They have a leading axis R
+on the host and axes [D, R / D] on the devices. Arrays that all replicas read
+are called `shared`; there is one copy on every device.
 """
 
 import dataclasses
@@ -20,20 +20,19 @@ import numpy as np
 
 Tree = Any
 
-# Bytes that a machine is taken to have which does not tell.
+# Assumed bytes of memory of a machine that does not tell.
 _UNKNOWN_MEMORY = 4 * 2**30
 
 
 @dataclasses.dataclass(frozen=True)
 class Layout:
-  """Where replicas run, and where loops over steps do.
+  """The devices of replicas, and whether loops over steps run on them.
 
   Attributes:
     devices: D devices.
-    per_device: R / D.
-    loops_on_device: whether many steps are one program. On by default; off for
-      convolutions on the CPU, which XLA runs 40 to 90 times slower inside a
-      loop.
+    per_device: R / D, replicas on each device.
+    loops_on_device: whether many steps are one program. False for convolutions
+      on the CPU, which XLA runs 40 to 90 times slower inside a loop.
   """
 
   devices: tuple[jax.Device, ...]
@@ -42,20 +41,20 @@ class Layout:
 
   @property
   def replicas(self) -> int:
-    """R."""
+    """R, the number of replicas."""
     return len(self.devices) * self.per_device
 
 
 def prepare_cpu_devices(replicas: int) -> None:
   """Splits the CPU into as many devices as there are replicas.
 
-  Each replica then is a program of its own, and they run side by side: faster
-  than one program for all where arrays are small, and far faster where there
-  are convolutions, which XLA runs 40 to 90 times slower on the CPU when they
-  are batched over kernels. A replica also gives the same bits whatever R is.
+  Each replica is then a separate program, and all run in parallel. This is
+  faster than one program for all if arrays are small, and far faster with
+  convolutions, which XLA runs 40 to 90 times slower on the CPU when they are
+  batched over kernels. A replica also gives the same bits whatever R is.
 
-  Has to be called before jax is first used. Accelerators are not touched, and
-  nothing is done where the user has chosen (`jax_num_cpu_devices`, XLA_FLAGS).
+  Must be called before jax is first used. Accelerators are not changed. Does
+  nothing if the user has chosen (`jax_num_cpu_devices`, XLA_FLAGS).
 
   Args:
     replicas: R.
@@ -75,14 +74,14 @@ def plan(
 
   Args:
     replicas: R >= 1.
-    convolutional: whether the networks are.
-    devices: to choose from; None takes all local ones.
+    convolutional: whether the networks are convolutional.
+    devices: to choose from; None means all local ones.
 
   Returns:
     The layout: 20 replicas on 8 devices are 4 on each of 5.
 
   Raises:
-    ValueError: if R < 1.
+    ValueError: R < 1.
   """
   if replicas < 1:
     raise ValueError(f'replicas is {replicas}; it must be at least 1.')
@@ -96,11 +95,11 @@ def plan(
 
 
 def room_for_data(layout: Layout) -> int:
-  """Bytes that a copy of the data may take on each device of a layout.
+  """Computes the bytes that a copy of the data may take on each device.
 
-  Half of what an accelerator lets the program have. On the CPU the devices
-  share half of the machine's memory with each other, and with a copy from
-  which theirs are made.
+  It is half of the memory that an accelerator gives the program. On the CPU the
+  devices share half of the machine's memory with each other and with the copy
+  on the host.
   """
   limit = _limit(layout)
   if limit is not None:
@@ -115,14 +114,14 @@ def memory(layout: Layout) -> int:
 
 
 def _limit(layout: Layout) -> int | None:
-  """Bytes that an accelerator lets the program have; None for the CPU."""
+  """Returns the bytes that an accelerator gives the program, None on a CPU."""
   return (layout.devices[0].memory_stats() or {}).get('bytes_limit')
 
 
 def _machine_memory() -> int:
   try:
     return os.sysconf('SC_PHYS_PAGES') * os.sysconf('SC_PAGE_SIZE')
-  except (AttributeError, ValueError, OSError):  # Where systems do not tell.
+  except (AttributeError, ValueError, OSError):  # Some systems do not tell.
     return _UNKNOWN_MEMORY
 
 
@@ -135,15 +134,14 @@ def lift(
   """Lifts a function of one replica to all, as `jax.vmap` lifts to a batch.
 
   Args:
-    layout: where replicas run.
-    function: of one replica's arguments; its result is the replica's own.
-    in_axes: for each argument 0, where replicas have their own, or None, where
-      they share it.
-    donate: whether the first argument's memory is given up for the result.
+    layout: of replicas on devices.
+    function: of one replica.
+    in_axes: 0 for each argument that is `own`, None if it is `shared`.
+    donate: whether the first argument's memory is reused for the result.
 
   Returns:
-    The same function of all replicas, compiled at its first call; its arguments
-    and result lie as `scatter` and `broadcast` put them.
+    The function of all replicas, compiled at its first call. Its arguments and
+    result are on the devices as `scatter` and `broadcast` put them.
   """
   if layout.per_device > 1:
     on_device = jax.vmap(function, in_axes=tuple(in_axes))
@@ -170,12 +168,12 @@ def repeat(
 ) -> Callable[[Tree, Tree, Tree, int], Tree]:
   """Turns a step of one replica into many steps of all.
 
-  The state's memory is reused: the caller must not touch it afterwards. Nothing
-  is copied to the host. The number of steps is not compiled in, so any number
-  gives the same bits as the same steps in other portions.
+  The state's memory is reused: the caller must not use it afterwards. Nothing
+  is copied to the host. The number of steps is not part of the compiled
+  program, so steps have the same bits in portions of any size.
 
   Args:
-    layout: where replicas run.
+    layout: of replicas on devices.
     step: (state, own, shared) -> state, of one replica.
 
   Returns:

@@ -47,7 +47,7 @@ class Cell(NamedTuple):
 
   @property
   def log(self) -> pathlib.Path:
-    """The file to which the output of the run is added."""
+    """Returns the file to which the run adds its output."""
     return self.workdir.with_name(f'{self.name}.log')
 
 

@@ -17,16 +17,16 @@ _FORM = '{"cells": [{"flags": {...}, "over": {FLAG: [...]}}]}'
 # Folder and log are named after the cell.
 _LONGEST_NAME = 255 - len('.log')
 _MOST_CELLS = 10_000
-# Of names that are too long, as many letters are told.
-_TOLD = 40
+# Number of letters to quote from names that are too long.
+_QUOTED = 40
 
 
 class Cell(NamedTuple):
-  """A run that a grid asks for.
+  """A run of a grid.
 
   Attributes:
     flags: of run.py, and their values.
-    row: the cell's name without its seed, '' where only the seed is varied.
+    row: the cell's name without its seed, '' if only the seed is varied.
   """
 
   flags: dict[str, Any]
@@ -43,8 +43,8 @@ def read(file: pathlib.Path) -> dict[str, Cell]:
     The cells, in order. A name joins the values that the grid varies.
 
   Raises:
-    ValueError: if it is not a grid; one sentence says where.
-    OSError: if it cannot be read.
+    ValueError: the file is not a grid; tells in one line where.
+    OSError: the file cannot be read.
   """
   cells: dict[str, Cell] = {}
   for number, block in enumerate(_blocks(file), 1):
@@ -80,43 +80,45 @@ def _texts(flags: dict[str, Any]) -> list[str]:
 
 
 def _blocks(file: pathlib.Path) -> list[Any]:
-  """The blocks of a grid, which may be anything yet."""
+  """Reads the blocks of a grid, whose contents are not checked yet."""
   try:
     content = json.loads(file.read_bytes(), object_pairs_hook=_unique)
   except RecursionError as error:
-    raise _no_grid(file, 'it is nested too deep') from error
+    raise _no_grid(file, 'it is nested too deeply') from error
   except ValueError as error:
     raise _no_grid(file, str(error)) from error
   if not isinstance(content, dict) or set(content) != {'cells'}:
-    raise _no_grid(file, 'it is no object that has "cells" alone')
+    raise _no_grid(file, 'it is not an object with only "cells"')
   if not isinstance(content['cells'], list):
-    raise _no_grid(file, '"cells" is no list')
+    raise _no_grid(file, '"cells" is not a list')
   return content['cells']
 
 
 def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-  """An object of JSON; of two values of one name JSON would keep the last."""
-  found = dict(pairs)
-  if len(found) < len(pairs):
+  """Makes an object of JSON; refuses names that are there twice."""
+  value = dict(pairs)
+  if len(value) < len(pairs):
     names = [name for name, _ in pairs]
     twice = next(name for name in names if names.count(name) > 1)
-    raise ValueError(f'{twice[:_TOLD]!r} is there twice in one object')
-  return found
+    raise ValueError(f'{twice[:_QUOTED]!r} is twice in one object')
+  return value
 
 
 def _parts(
   file: pathlib.Path, number: int, block: Any
 ) -> tuple[dict[str, Any], dict[str, list[Any]]]:
-  """The flags of a block and the lists that it varies, each value checked."""
+  """Checks a block; returns its flags and the lists that it varies."""
   where = f'block {number}'
   if not isinstance(block, dict) or set(block) != {'flags', 'over'}:
-    raise _no_grid(file, f'{where} has not "flags" and "over" alone')
+    raise _no_grid(file, f'{where} must have only "flags" and "over"')
   flags, over = block['flags'], block['over']
   if not (isinstance(flags, dict) and isinstance(over, dict)):
-    raise _no_grid(file, f'"flags" and "over" of {where} are no objects')
+    raise _no_grid(file, f'"flags" and "over" of {where} are not objects')
   for flag in over:
     if not isinstance(over[flag], list):
-      raise _no_grid(file, f'{flag[:_TOLD]!r} in "over" of {where} is no list')
+      raise _no_grid(
+        file, f'{flag[:_QUOTED]!r} in "over" of {where} is not a list'
+      )
   for name, value in (
     *flags.items(),
     *((flag, value) for flag in over for value in over[flag]),
@@ -127,9 +129,9 @@ def _parts(
 
 
 def _require_flag(file: pathlib.Path, name: str, value: Any) -> None:
-  """Raises unless these are one flag and one value, and never a workdir's."""
+  """Raises `ValueError` unless a flag and its value can be in a grid."""
   if not re.fullmatch(r'[A-Za-z]\w*', name, re.ASCII):
-    raise ValueError(f'{file}: {name[:_TOLD]!r} is not the name of a flag.')
+    raise ValueError(f'{file}: {name[:_QUOTED]!r} is not the name of a flag.')
   if name == 'workdir':
     raise ValueError(
       f'{file} sets the workdir; each cell has its own, in the folder of the '
@@ -151,25 +153,25 @@ def _require_flag(file: pathlib.Path, name: str, value: Any) -> None:
     )
   if any(word.startswith('--') for word in str(value).split()):
     raise ValueError(
-      f'{file}: a value of {name} carries a flag of its own; give each flag by '
-      f'its own name.'
+      f'{file}: a value of {name} contains another flag; give each flag by its '
+      f'own name.'
     )
 
 
 def _require_folder(
   file: pathlib.Path, name: str, others: dict[str, Cell]
 ) -> None:
-  """Raises unless a new folder can have the name, inside the study's."""
+  """Raises `ValueError` unless a new folder of the study can have the name."""
   if not re.fullmatch(r'\w[\w.,+=-]*', name) or name in others:
     raise ValueError(
-      f'{file}: the cell {name[:_TOLD]!r} has no name of its own that a folder '
-      f'can have; vary in "over" what tells cells apart, and no paths.'
+      f'{file}: the cell {name[:_QUOTED]!r} has no unique name that a folder '
+      f'can have; vary in "over" only flags that differ, and no paths.'
     )
   length = len(name.encode())
   if length > _LONGEST_NAME:
     raise ValueError(
-      f'{file}: the name of the cell {name[:_TOLD]}... takes {length:,} bytes, '
-      f'and a file may have {_LONGEST_NAME}; vary fewer flags in "over".'
+      f'{file}: the name of the cell {name[:_QUOTED]}... takes {length:,} '
+      f'bytes, and a file may have {_LONGEST_NAME}; vary fewer flags in "over".'
     )
 
 

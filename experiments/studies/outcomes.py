@@ -69,7 +69,7 @@ def _origin(workdir: pathlib.Path) -> dict[str, Any]:
   return {
     **{name: config[name] for name in ('settings', 'versions', 'device')},
     'data': _data(config['data']),
-    **_made(config),
+    **_provenance(config),
     'training_seconds': lines[-1]['seconds'] if lines else None,
   }
 
@@ -113,7 +113,7 @@ def _data(recorded: dict[str, Any]) -> dict[str, Any]:
   return {'source': source, 'checksum': recorded['checksum']}
 
 
-def _made(config: dict[str, Any]) -> dict[str, Any]:
+def _provenance(config: dict[str, Any]) -> dict[str, Any]:
   """Returns commit and command of the latest start, None where not recorded."""
   start = config.get('starts', [{}])[-1]
   command = start.get('command')

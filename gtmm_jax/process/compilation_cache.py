@@ -19,6 +19,8 @@ import tempfile
 import time
 import warnings
 
+import jax
+import jaxlib
 from absl import flags
 
 # Greatest size of all entries, of all machines, in bytes; a run writes one to
@@ -71,9 +73,6 @@ def use(is_wanted: bool) -> None:
   Args:
     is_wanted: False turns jax's cache off.
   """
-  import jax
-  import jaxlib
-
   if not is_wanted:
     jax.config.update('jax_enable_compilation_cache', False)
     return

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-# jax is imported inside functions: most importers of this do not need it.
+import jax
 
 # From the name in config.json to the setting of jax, and to the value of runs
 # whose config.json does not have it.
@@ -29,18 +29,14 @@ _PRECISIONS = {
 
 def in_force() -> dict[str, Any]:
   """Returns the current settings, by their names in config.json."""
-  import jax
-
   values = {
     name: getattr(jax.config, of) for name, (of, _) in _DECISIVE.items()
   }
   return {**values, 'precision': precision('default')}
 
 
-def key(seed: int) -> Any:
+def key(seed: int) -> jax.Array:
   """Returns the key of a seed, for jax's current default generator."""
-  import jax
-
   return jax.random.key(seed, impl=in_force()['key_generator'])
 
 
@@ -50,8 +46,6 @@ def precision(flag: str) -> str:
   Args:
     flag: value of --precision; `default` means jax's own setting.
   """
-  import jax
-
   chosen = flag
   if flag == 'default':
     chosen = jax.config.jax_default_matmul_precision
@@ -64,8 +58,6 @@ def set_precision(chosen: str) -> None:
   Args:
     chosen: from `precision`; `default` leaves jax's setting unchanged.
   """
-  import jax
-
   if chosen != 'default':
     jax.config.update('jax_default_matmul_precision', chosen)
 

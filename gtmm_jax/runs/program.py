@@ -43,7 +43,7 @@ def define_flags(kinds: Kinds = BUILT_IN) -> None:
 
 
 def run(kinds: Kinds) -> None:
-  """Prepares, trains and concludes the run of the flags; reports mistakes."""
+  """Completes the run that flags describe; reports mistakes in one line."""
   compilation_cache.use(flags.FLAGS.compilation_cache)
   try:
     settings = flags_module.read(kinds=kinds)

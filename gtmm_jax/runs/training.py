@@ -29,12 +29,12 @@ class Programs(NamedTuple):
   """Functions of all replicas of a run, each compiled at its first call.
 
   Attributes:
-    own: the replicas' keys, on the devices.
-    initialise: (key, images) -> fresh state, of one replica, not compiled.
-    start: images on the devices -> fresh state of all replicas.
+    own: keys of the replicas, on the devices.
+    initialise: (key, images) -> first state of one replica, not compiled.
+    start: images on the devices -> first state of all replicas.
     advance: (state, images on the devices, count) -> the state after `count`
-      steps; it takes the memory of the state before.
-    reset: state -> the state with all sums of metrics at zero; it takes the
+      steps; it reuses the memory of the state before.
+    reset: state -> the state with all sums of metrics at zero; it reuses the
       memory, too.
   """
 
@@ -49,17 +49,17 @@ def make_programs(run: Run) -> Programs:
   """Makes the programs of a run; compiles nothing."""
   settings, layout, problem = run.settings, run.layout, run.problem
   optimizer = train.adam(settings.learning_rate, run.preset.gradient_norm)
-  own = replicas.scatter(layout, replica_keys(settings))
+  keys = replicas.scatter(layout, replica_keys(settings))
   initialise = functools.partial(train.init_state, problem, optimizer)
   start = replicas.lift(layout, initialise, (0, None))
   advance = replicas.repeat(
     layout, functools.partial(train.train_step, problem, optimizer)
   )
   return Programs(
-    own,
+    keys,
     initialise,
-    start=lambda images: start(own, images),
-    advance=lambda state, images, count: advance(state, own, images, count),
+    start=lambda images: start(keys, images),
+    advance=lambda state, images, count: advance(state, keys, images, count),
     reset=replicas.lift(layout, train.reset_totals, (0,), donate=True),
   )
 

