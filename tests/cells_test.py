@@ -77,7 +77,7 @@ def _network(task, length, shape, model, preset):
     shape,
     length,
     store=preset.store[model],
-    order=preset.order[task],
+    options=presets.OPTIONS.get((model, task), {}),
   )
 
 
