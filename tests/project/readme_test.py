@@ -181,6 +181,15 @@ def test_what_a_newcomer_reads_first_is_short(document, lines):
   assert len((ROOT / document).read_text().splitlines()) <= lines
 
 
+def test_the_tables_of_the_map_name_files_that_exist():
+  text = (ROOT / 'WORKSPACE.md').read_text()
+  rows = re.findall(r'^\| .* \| (.*) \|$', text, re.MULTILINE)
+  names = re.findall(r'`([\w./]+(?:/|\.py))', '\n'.join(rows))
+  assert len(names) > 80
+  for name in names:
+    assert (ROOT / 'gtmm_jax' / name).exists() or name == 'gtmm_jax/', name
+
+
 def test_the_citation_names_this_version():
   text = (ROOT / 'CITATION.cff').read_text()
   assert f'\nversion: {gtmm_jax.__version__}\n' in text
