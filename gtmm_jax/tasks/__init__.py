@@ -6,10 +6,8 @@ from gtmm_jax.tasks.navigation import Navigation
 from gtmm_jax.tasks.recall import OneShotRecall, ParityRecall, PerfectRecall
 from gtmm_jax.tasks.rotation import Rotation
 
-# The name of each task, as flags and files have it, the paper's but for frames.
-# All but the last three are made of (pre_recall, recall, binarize), navigation
-# of (rows, columns, length, binarize), rotation of (length, size), frames of
-# (length, condition_size, binarize), which its file settles.
+# Each task by its name in flags and files. Whole-numbered fields of a class are
+# the sizes of its episodes, which have flags.
 TASKS = {
   'perfect_recall': PerfectRecall,
   'parity_recall': ParityRecall,

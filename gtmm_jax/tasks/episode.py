@@ -9,6 +9,8 @@ A task is a frozen dataclass of the paper's parameters with
                     again; 'class', any image of a class; 'view', similar to
                     what was seen, but no repeat
   classes           the classes that are drawn, if `asks` is 'class'
+  channels          of frames, where they are not grey
+  steps             updates, where no preset has the task
   sample(key, images) -> Episode    one episode; pure, runs inside `jax.jit`
 
 Its constructor raises `ValueError` for parameters that make no sense.

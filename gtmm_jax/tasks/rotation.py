@@ -37,6 +37,7 @@ class Rotation:
   length: int
   size: int = 32
   asks: ClassVar[episode.Asks] = 'view'
+  channels: ClassVar[int] = 3
 
   def __post_init__(self) -> None:
     """Raises `ValueError` for a length below 14 or a size below 8."""

@@ -614,6 +614,8 @@ def test_every_task_is_prepared_for_every_model(tmp_path, task, preset):
     assert others == (
       {None, own_episodes.LENGTH} if task == 'frames' else {None}
     )
+    channels = run.images.training.shape[-1]
+    assert run.preset == presets.choose(preset, channels)
     core = run.problem.model.core
     assert recorded['slots'] == getattr(core, 'slots', None)
     strengths = {'ntm': 10.0, 'lru': 10.0, 'dnc': 10.0, 'associative': 8.0}
