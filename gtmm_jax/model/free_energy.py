@@ -138,8 +138,9 @@ def scan_steps(
   condition: Array,
   noise: Array,
   *,
+  output: Callable[[State, Step], Any] = lambda _, step: step,
   recompute: scan.Recompute = 'nothing',
-) -> tuple[State, Step]:
+) -> tuple[State, Any]:
   """Scans `TemporalVAE.observe` over encoded frames.
 
   Args:
@@ -149,21 +150,23 @@ def scan_steps(
     features: [T, B, F].
     condition: [T, B, A].
     noise: standard normal, [T, B, Z].
+    output: (state after a step, step) -> what is stacked over time.
     recompute: as of `infer`.
 
   Returns:
-    The state after the last step, and the steps, each [T, B, ...].
+    The state after the last step, and the outputs, leaves [T, B, ...].
   """
-  return _scan(
-    model,
-    variables,
-    state,
-    features,
-    condition,
-    noise,
-    lambda _, step: step,
-    recompute,
-  )
+  if state is None:
+    state = model.apply(
+      variables, features[0], condition[0], method='initial_state'
+    )
+
+  def step(variables, state, inputs):
+    state, step = model.apply(variables, state, *inputs, method='observe')
+    return state, output(state, step)
+
+  inputs = features, condition, noise
+  return scan.scan(step, variables, state, inputs, recompute)
 
 
 def watch(
@@ -187,38 +190,12 @@ def watch(
     and was last given z_{t-1}.
   """
   features = model.apply(variables, frames, method='encode')
-  _, cores = _scan(
+  return scan_steps(
     model,
     variables,
     None,
     features,
     condition,
     noise,
-    lambda state, _: state.core,
-  )
-  return cores
-
-
-def _scan(
-  model: TemporalVAE,
-  variables: Variables,
-  state: State | None,
-  features: Array,
-  condition: Array,
-  noise: Array,
-  output: Callable[[State, Step], Any],
-  recompute: scan.Recompute = 'nothing',
-) -> tuple[State, Any]:
-  """Scans over time, and stacks the `output` of each step."""
-  if state is None:
-    state = model.apply(
-      variables, features[0], condition[0], method='initial_state'
-    )
-
-  def step(variables, carry, inputs):
-    state, step = model.apply(variables, carry, *inputs, method='observe')
-    return state, output(state, step)
-
-  return scan.scan(
-    step, variables, state, (features, condition, noise), recompute
-  )
+    output=lambda state, _: state.core,
+  )[1]

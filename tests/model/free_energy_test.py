@@ -139,7 +139,7 @@ def _linear_gaussian(data):
 
 
 def _proposal_inputs(data, kind):
-  """Returns [T, sequences, A]: whether t is 1, F_t, c_t, diagonal of S_t."""
+  """Makes conditions [T, sequences, A]: whether t is 1, F_t, c_t, diag S_t."""
   matrix, offset = data[f'{kind}_F'], data[f'{kind}_c'].swapaxes(0, 1)
   length, sequences, size = offset.shape
   covariance = data[f'{kind}_S']
