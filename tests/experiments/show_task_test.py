@@ -9,7 +9,6 @@ import sys
 import jax
 import numpy as np
 import pytest
-from PIL import Image
 
 import numbered_images
 import run_settings
@@ -185,18 +184,6 @@ def test_suffixes_are_stripped(tmp_path, monkeypatch, numbered, output, stem):
   sheet = _prepare('navigation', output=output)
   assert str(sheet.stem) == stem
   assert not list(tmp_path.iterdir())
-
-
-def test_a_sheet_is_two_files_in_a_new_folder(tmp_path, numbered):
-  sheet = _prepare(
-    'navigation', output=f'{tmp_path}/new/l20.k5', **_SIZES['navigation']
-  )
-  paths = show_task.draw(sheet)
-  folder = tmp_path / 'new'
-  assert paths == [folder / 'l20.k5.png', folder / 'l20.k5.pdf']
-  assert sorted(folder.iterdir()) == sorted(paths)
-  with Image.open(paths[0]) as picture:
-    assert picture.width > 9 * 56
 
 
 @pytest.mark.parametrize(

@@ -4,10 +4,12 @@ import json
 import pathlib
 import subprocess
 import sys
+import types
 
 import numpy as np
 import pytest
 
+import show_table
 from gtmm_jax import figures
 from read_figures import check_layout, legend
 from studies import tables
@@ -16,7 +18,6 @@ pytestmark = pytest.mark.filterwarnings('error')
 
 _ROOT = pathlib.Path(__file__).resolve().parents[2]
 _TABLE = _ROOT / 'experiments' / 'results' / 'ablation.json'
-_PROGRAM = _ROOT / 'experiments' / 'show_table.py'
 
 
 @pytest.fixture(scope='module')
@@ -84,37 +85,41 @@ def test_a_single_replica_has_no_bar_and_absent_cells_leave_gaps():
 
 
 @pytest.mark.parametrize(
-  ('flags', 'told'),
+  ('flags', 'message'),
   [
-    ([], '--table is missing'),
-    ([f'--table={_ROOT}/setup.cfg'], 'not a table of study.py'),
-    ([f'--table={_TABLE}', '--metric=beauty'], "'beauty'"),
-    ([f'--table={_TABLE}', '--metric=dream_error'], 'no values of dream_error'),
-    ([f'--table={_TABLE}', f'--output={_ROOT}'], '--output'),
+    ({'table': None}, '--table is missing'),
+    ({'table': f'{_ROOT}/setup.cfg'}, 'not a table of study.py'),
+    ({'metric': 'beauty'}, "'beauty'"),
+    ({'metric': 'dream_error'}, 'no values of dream_error'),
+    ({'output': str(_ROOT)}, '--output'),
   ],
 )
-def test_a_mistake_is_one_line(flags, told):
-  result = subprocess.run(
-    [sys.executable, str(_PROGRAM), *flags],
+def test_mistakes_in_flags_are_told(monkeypatch, flags, message):
+  values = {'table': str(_TABLE), 'metric': 'ratio', 'output': None} | flags
+  monkeypatch.setattr(show_table, 'FLAGS', types.SimpleNamespace(**values))
+  with pytest.raises(ValueError, match=message):
+    show_table._prepare()
+
+
+def _run(folder, *flags):
+  return subprocess.run(
+    [sys.executable, show_table.__file__, *flags],
+    cwd=folder,
     capture_output=True,
     text=True,
     check=False,
   )
+
+
+def test_a_mistake_ends_the_program_with_one_line(tmp_path):
+  result = _run(tmp_path)
   assert (result.returncode, result.stderr.count('\n')) == (2, 1)
-  assert told in result.stderr
+  assert '--table is missing' in result.stderr
 
 
 def test_the_program_draws_a_table_and_says_where(tmp_path):
-  result = subprocess.run(
-    [sys.executable, str(_PROGRAM), f'--table={_TABLE}', '--output=drawn'],
-    cwd=tmp_path,
-    capture_output=True,
-    text=True,
-    check=True,
-  )
-  assert not result.stderr
+  result = _run(tmp_path, f'--table={_TABLE}', '--output=drawn')
+  assert (result.returncode, result.stderr) == (0, '')
   assert result.stdout.split() == ['drawn.png', 'drawn.pdf']
-  assert {path.name for path in tmp_path.iterdir()} == {
-    'drawn.png',
-    'drawn.pdf',
-  }
+  names = {path.name for path in tmp_path.iterdir()}
+  assert names == {'drawn.png', 'drawn.pdf'}
