@@ -5,14 +5,14 @@ r"""Measures what a training step costs, as replicas or another size grow.
   python experiments/benchmark.py --cores
   python experiments/benchmark.py --parameters
 
-A row of the table is a run of its own, laid out as run.py does it; what is not
-given comes from the preset. Each has the time, memory and seconds of compiling
-of its steps, beside the least time that their arithmetic can take on this
-machine and, with --pytorch, beside the same model in PyTorch. --grow takes any
-flag or size of --set whose values are whole numbers; `power` is p where a step
-takes the p-th power of what grows as long. --cores times the memory cores
-alone, beside PyTorch's package dnc; --parameters counts parameters beside the
-paper's Table 1. --json=FILE writes the numbers, too.
+Each row of the table is a separate run, prepared as run.py does; the preset
+decides flags that are not set. A row has the time, the memory and the compile
+seconds of its steps, beside the least time that their arithmetic can take on
+this machine and, with --pytorch, beside the same model in PyTorch. --grow takes
+any integer flag or size of --set. `power` is p if a step's time grows as the
+p-th power of the value. --cores times the memory cores alone, beside PyTorch's
+package dnc; --parameters counts parameters beside the paper's Table 1.
+--json=FILE also writes the numbers to a file.
 """
 
 import os
@@ -20,7 +20,7 @@ import pathlib
 import sys
 from typing import Any
 
-# Its parts lie beside it, however it is started.
+# Finds its parts beside it, however it is started.
 sys.path.insert(0, str(pathlib.Path(__file__).parent))
 
 from gtmm_jax.process import command, signals
@@ -67,21 +67,21 @@ def define_flags() -> None:
   absl_flags.DEFINE_string(
     'grow',
     None,
-    'NAME=VALUES: what grows from row to row, a flag or a size of --set, and '
-    'whole numbers from 1 on with commas between. Default: replicas=1,4, and '
-    'one replica where something else grows.',
+    'NAME=VALUES: the flag or size of --set that grows from row to row, and '
+    'its values, integers from 1 on separated by commas. Default: '
+    'replicas=1,4; there is one replica if something else grows.',
   )
   absl_flags.DEFINE_float(
     'seconds',
     5.0,
-    'To spend on the steps of each row, or on the passes of all cores of a '
-    'size, > 0; compiling comes on top.',
+    'Seconds for the steps of each row, or for the passes of all cores of a '
+    'size, > 0, without compiling.',
   )
-  absl_flags.DEFINE_string('json', None, 'File to write the numbers to, too.')
+  absl_flags.DEFINE_string('json', None, 'File for the numbers, in JSON.')
   absl_flags.DEFINE_bool(
     'pytorch',
     False,
-    'Time the same model in PyTorch, too: vrnn and introspective on grey '
+    'Also time the same model in PyTorch: vrnn and introspective on grey '
     'frames; pip install "gtmm_jax[benchmark]".',
   )
   absl_flags.DEFINE_bool(
@@ -93,28 +93,27 @@ def define_flags() -> None:
   absl_flags.DEFINE_bool(
     'cores',
     False,
-    'Time the memory cores alone, forward and backward, and the PyTorch '
-    'package dnc beside them where it is installed, '
-    'pip install "gtmm_jax[benchmark]". Of the other flags, seconds, sizes, '
-    'plain and json matter then.',
+    'Time the memory cores alone, forward and backward, beside the PyTorch '
+    'package dnc if it is installed, pip install "gtmm_jax[benchmark]". Only '
+    'the flags seconds, sizes, plain and json apply.',
   )
   absl_flags.DEFINE_bool(
     'plain',
     False,
-    'For --cores: take derivatives as plain JAX does, as of a bare core, and '
-    'not as training does, by the backward passes that are written out.',
+    "For --cores: take JAX's own derivatives, as for a core outside of "
+    'training, not the written-out backward passes of training.',
   )
   absl_flags.DEFINE_list(
     'sizes',
     [],
     'For --cores: slots, word size and read heads as NxWxR, each >= 1 and R at '
-    'most N, with commas between. Default: 25x32x5, and from there each of the '
-    'three grows.',
+    'most N, separated by commas. Default: 25x32x5, and larger and smaller '
+    'values of each of the three.',
   )
 
 
 def main(_: list[str]) -> None:
-  """Checks the flags, measures, prints."""
+  """Checks the flags, measures, and prints tables."""
   try:
     sizes = cores.read_sizes(FLAGS.sizes)
     command.require_seconds(FLAGS.seconds)
@@ -122,7 +121,7 @@ def main(_: list[str]) -> None:
       if FLAGS[name].value and not FLAGS.cores:
         raise ValueError(f'--{name} is for memory cores alone; add --cores.')
     if FLAGS.cores and FLAGS.parameters:
-      raise ValueError('--cores and --parameters are two tables; ask for one.')
+      raise ValueError('--cores and --parameters exclude each other; give one.')
     path = _writable(FLAGS.json)
     if FLAGS.cores or FLAGS.parameters:
       command.require_device()
@@ -148,8 +147,8 @@ def _writable(text: str | None) -> pathlib.Path | None:
     raise ValueError(f'--json={text} is a folder; name a file.')
   if not path.parent.is_dir():
     raise ValueError(
-      f'--json={text} lies in a folder that does not exist; make '
-      f'{path.parent}, or name a file elsewhere.'
+      f'--json={text} is in a folder that does not exist; make {path.parent}, '
+      f'or name a file elsewhere.'
     )
   if not os.access(path if path.exists() else path.parent, os.W_OK):
     raise ValueError(f'--json={text} may not be written; name another file.')
@@ -157,7 +156,7 @@ def _writable(text: str | None) -> pathlib.Path | None:
 
 
 def _write(path: pathlib.Path | None, content: dict[str, Any]) -> None:
-  """Writes the numbers; who reads while rows are to come finds a whole file."""
+  """Writes the numbers, replacing a file of fewer rows in one step."""
   if path is not None:
     documents.replace_document(path, documents.as_json(content))
 
@@ -187,7 +186,7 @@ def _time_steps(path: pathlib.Path | None, console: Console) -> None:
   try:
     grows = growth.read(FLAGS.grow, FLAGS.replicas)
     settings = growth.settings(grows, FLAGS)
-    # As many as the largest row may use, before jax is first used.
+    # As many devices as the largest row needs, before jax is first used.
     replicas.prepare_cpu_devices(max(each.replicas for each in settings))
     runs = [prepare.prepare(each, has_workdir=False) for each in settings]
   except (ValueError, OSError) as error:

@@ -3,25 +3,25 @@ r"""Teaches memory cores to copy a sequence, and draws how fast and how well.
   python experiments/copy_task.py --core=ntm,dnc --seed=0,1,2
 
 A core reads random vectors and a delimiter, then recalls the vectors from blank
-input (Graves et al. 2014, section 4.1). Results lie in the workdir, in place of
-those of the same command, and of no others: config.json, metrics.jsonl (a line
-a report), evaluation.json (fresh sequences, longer ones than trained included),
-copy_task.png and copy_task.pdf; a lock keeps a second program out. Where only
-the figure of finished results is missing, it is drawn and nothing is trained.
-All errors are in bits for each bit that is to be recalled: guessing costs 1.
+input (Graves et al. 2014, section 4.1). Results are in the workdir and replace
+earlier ones of the same command only: config.json, metrics.jsonl (one line per
+report), evaluation.json (on new sequences, also longer ones than in training),
+copy_task.png and copy_task.pdf. The workdir is locked against other programs.
+If only the figure is missing, it is drawn and nothing is trained. All errors
+are in bits per bit to recall: guessing costs 1.
 """
 
 import pathlib
 import sys
 from typing import Any, NamedTuple
 
-# Its parts lie beside it, however it is started.
+# Finds its parts beside it, however it is started.
 sys.path.insert(0, str(pathlib.Path(__file__).parent))
 
 from gtmm_jax.process import command, signals
 
 if __name__ == '__main__':
-  signals.watch('what was not finished is lost; the same command begins anew')
+  signals.watch('unfinished results are lost; the same command starts again')
   command.import_jax()
 
 from absl import app, flags
@@ -34,25 +34,25 @@ FLAGS = flags.FLAGS
 
 _LARGEST_SEED = 2**32 - 1
 _NUMBERS = {
-  'length': (10, 'Most vectors of a sequence in training; the fewest are 1.'),
+  'length': (10, 'Greatest number of vectors in training; the least is 1.'),
   'bits': (6, 'Bits of a vector.'),
-  'steps': (2000, 'Updates.'),
+  'steps': (2000, 'Number of training steps.'),
   'batch_size': (32, 'Sequences in a batch.'),
   'slots': (32, 'Slots of the memory, N; the LSTM has none.'),
-  'word_size': (16, 'Words of a slot, W; introspective stores its inputs.'),
-  'controller_size': (100, 'Units of the LSTM that every core has.'),
-  'report_every': (100, 'Updates between two lines of metrics.jsonl.'),
-  'evaluation_episodes': (200, 'Fresh sequences of each length at the end.'),
+  'word_size': (16, 'Size of a slot, W; introspective stores its inputs.'),
+  'controller_size': (100, "Units of each core's LSTM."),
+  'report_every': (100, 'Steps between two lines of metrics.jsonl.'),
+  'evaluation_episodes': (200, 'New sequences of each length at the end.'),
 }
 
 
 class Run(NamedTuple):
-  """A run that makes sense; nothing was compiled or written for it yet.
+  """A checked run, before anything is compiled or written.
 
   Attributes:
-    settings: as config.json has them.
-    problems: what each core trains, by the core's name.
-    workdir: the folder of the results.
+    settings: of config.json.
+    problems: the problem of each core, by the core's name.
+    workdir: folder of the results.
   """
 
   settings: dict[str, Any]
@@ -66,13 +66,13 @@ def define_flags(values: flags.FlagValues = FLAGS) -> None:
   flags.DEFINE_list(
     'core',
     ['ntm'],
-    f'One or more of {cores}, with commas between.',
+    f'One or more of {cores}, separated by commas.',
     flag_values=values,
   )
   flags.DEFINE_list(
     'seed',
     ['0'],
-    'One or more seeds, 0 to 2^32 - 1, with commas between.',
+    'One or more seeds, 0 to 2^32 - 1, separated by commas.',
     flag_values=values,
   )
   for name, (default, text) in _NUMBERS.items():
@@ -80,14 +80,15 @@ def define_flags(values: flags.FlagValues = FLAGS) -> None:
   flags.DEFINE_integer(
     'longest',
     None,
-    'Most vectors of a sequence in the evaluation. Default: twice --length.',
+    'Greatest number of vectors in the evaluation. Default: twice --length.',
     lower_bound=1,
     flag_values=values,
   )
   flags.DEFINE_float(
     'learning_rate',
     3e-3,
-    "Adam's, above 0, below 1; it falls to 0 over the last third of the steps.",
+    "Adam's rate, above 0 and below 1; it falls to 0 over the last third of "
+    'the steps.',
     flag_values=values,
   )
   flags.DEFINE_string(
@@ -108,14 +109,14 @@ def main(_: list[str]) -> None:
 
 
 def prepare(values: flags.FlagValues) -> Run:
-  """Checks all that can be wrong, before anything is compiled or written.
+  """Prepares a run, and checks everything before anything costs time.
 
   Args:
-    values: flags of `define_flags`, parsed.
+    values: parsed flags of `define_flags`.
 
   Raises:
-    ValueError: in one sentence, what is wrong and what to do.
-    OSError: if a file in the workdir cannot be read.
+    ValueError: something is wrong; tells in one line what, and what to do.
+    OSError: a file in the workdir cannot be read.
   """
   settings = _settings(values)
   workdir = workdirs.usable(values.workdir)
@@ -147,13 +148,13 @@ def _settings(values: flags.FlagValues) -> dict[str, Any]:
     raise ValueError(
       f'--longest is {longest}; it must be at least --length, {values.length}.'
     )
-  # Written so that "not a number" fails, too.
+  # NaN fails this test, too.
   if not 0 < values.learning_rate < 1:
     raise ValueError(
-      f'--learning_rate is {values.learning_rate}; it must lie between 0 and 1.'
+      f'--learning_rate is {values.learning_rate}; it must be between 0 and 1.'
     )
   return {
-    # Each once, in the order given.
+    # Without duplicates, in the order of the flags.
     'core': list(dict.fromkeys(values.core)),
     'seed': list(dict.fromkeys(int(text) for text in values.seed)),
     **{name: values[name].value for name in _NUMBERS},
@@ -163,7 +164,7 @@ def _settings(values: flags.FlagValues) -> dict[str, Any]:
 
 
 def _problem(name: str, settings: dict[str, Any]) -> training.Problem:
-  """Returns what one core trains; raises `ValueError` for impossible sizes."""
+  """Returns the problem of one core; raises `ValueError` for wrong sizes."""
   sizes = ('bits', 'slots', 'word_size', 'controller_size')
   core = training.build_core(name, **{size: settings[size] for size in sizes})
   problem = training.Problem(

@@ -1,13 +1,13 @@
-r"""Records two turns of a camera, again and again, in a level of ViZDoom.
+r"""Records episodes of two turns of a camera in a level of ViZDoom.
 
   python experiments/record_rotation.py --episodes=200
 
 The camera stands at a random free place of the level, in a random direction,
 and turns as in the task rotation: from rest, twice, to the right. Nothing else
-moves, but for the animated textures of some levels. The file holds `frames
+moves, except for animated textures in some levels. The file has `frames
 [N, T, H, W, 3]`, uint8, and `predictable [N, T]`, bool, true in the second
-turn. It is written whole or not at all, and the same flags give the same file.
-Needs ViZDoom: pip install "gtmm_jax[vizdoom]".
+turn. It is written completely or not at all, and the same flags give the same
+file. Needs ViZDoom: pip install "gtmm_jax[vizdoom]".
 """
 
 import dataclasses
@@ -35,14 +35,14 @@ from gtmm_jax.tasks.sources import vizdoom_level
 FLAGS = flags.FLAGS
 
 _LARGEST_SEED = 2**32 - 1
-# What is told of the program's work where a signal ends it.
+# Printed if a signal ends the program.
 _LOST = 'nothing was written'
 
 
 def define_flags() -> None:
   """Defines every flag of this program."""
-  flags.DEFINE_string('output', 'episodes.npz', 'The file that is written.')
-  flags.DEFINE_integer('episodes', 200, 'N, how many are recorded, >= 1.')
+  flags.DEFINE_string('output', 'episodes.npz', 'File to write.')
+  flags.DEFINE_integer('episodes', 200, 'N, number of episodes, >= 1.')
   flags.DEFINE_integer('length', 30, 'T, frames of two turns, >= 14.')
   flags.DEFINE_integer(
     'size',
@@ -53,7 +53,7 @@ def define_flags() -> None:
   flags.DEFINE_string(
     'level',
     'my_way_home',
-    f'Where the camera stands: {vizdoom_level.LEVELS}; all come with ViZDoom.',
+    f'Level of ViZDoom: {vizdoom_level.LEVELS}.',
   )
   flags.DEFINE_integer('seed', 0, 'Seed of places and turns, 0 to 2^32 - 1.')
 
@@ -80,7 +80,7 @@ def main(_: list[str]) -> None:
   began = time.perf_counter()
   try:
     path = check(request)
-    # A signal waits for the episode at hand, so that the game is closed.
+    # A signal waits for the current episode, so that the game is closed.
     with signals.deferred(_LOST):
       frames, predictable, error = record(request, console)
     with signals.deferred(f'{path} is written whole or not at all'):
@@ -103,7 +103,7 @@ def check(request: Request) -> pathlib.Path:
   """Checks the flags, and returns the file to write.
 
   Raises:
-    ValueError: in one sentence, what is wrong and what to do.
+    ValueError: a flag is wrong; tells in one line what, and what to do.
   """
   vizdoom_level.resolve(request.level)
   if request.episodes < 1:
@@ -182,7 +182,7 @@ def motion(request: Request) -> tuple[np.ndarray, np.ndarray]:
 def write(
   path: pathlib.Path, frames: np.ndarray, predictable: np.ndarray
 ) -> None:
-  """Writes the file; if that fails, none is there, or the earlier one.
+  """Writes the file; if that fails, an earlier file stays.
 
   Raises:
     OSError: it cannot be written.

@@ -2,10 +2,10 @@ r"""Trains one of the paper's models on one of its tasks, and draws the figures.
 
   python experiments/run.py --task=dynamic_dependency --model=introspective
 
-The same command again goes on where the run ended, or prints its results if it
-is complete; a larger --steps trains further. What is not given comes from the
-preset. Results lie in the workdir: config.json, metrics.jsonl, evaluation.json,
-checkpoints/ and figures/; no second program is let into it meanwhile.
+The same command continues a run where it stopped, or prints the results of a
+complete one; a larger --steps trains further. The preset decides flags that are
+not set. Results are in the workdir: config.json, metrics.jsonl,
+evaluation.json, checkpoints/ and figures/. It is locked against other programs.
 """
 
 from gtmm_jax.process import signals

@@ -1,8 +1,9 @@
-r"""Draws what a table of study.py came to: dots with intervals; runs nothing.
+r"""Draws a table of study.py as dots with intervals; runs nothing.
 
   python experiments/show_table.py --table=experiments/results/ablation.json
 
-A panel a task, a row a cell. The figure is written as PNG and as PDF.
+The figure has a panel for each task and a row for each cell, and is written as
+PNG and as PDF.
 """
 
 import json
@@ -10,7 +11,7 @@ import pathlib
 import sys
 from typing import Any
 
-# Its parts lie beside it, however it is started.
+# Finds its parts beside it, however it is started.
 sys.path.insert(0, str(pathlib.Path(__file__).parent))
 
 from gtmm_jax.process import signals
@@ -35,14 +36,14 @@ def define_flags() -> None:
   flags.DEFINE_string(
     'metric',
     'ratio',
-    'Which metric of the table: ratio (KL of predictable / of new frames), '
+    'Metric of the table: ratio (KL of predictable / of new frames), '
     'kl_last, negative_bound, retrieval_ahead, retrieval_free, ...',
   )
   flags.DEFINE_string(
     'output',
     None,
-    'What is written: OUTPUT.png and OUTPUT.pdf. Default: beside the table, '
-    'under its name.',
+    'Files to write, OUTPUT.png and OUTPUT.pdf. Default: beside the table, '
+    'with its name.',
   )
 
 
@@ -67,8 +68,8 @@ def _prepare() -> tuple[dict[str, Any], pathlib.Path]:
   """Returns the rows of the table, and the files without their endings.
 
   Raises:
-    ValueError: if a flag makes no sense, or the file is no such table.
-    OSError: if it cannot be read.
+    ValueError: a flag is wrong, or the file is not a table of study.py.
+    OSError: the file cannot be read.
   """
   if not FLAGS.table:
     raise ValueError('--table is missing; name the JSON file of a table.')

@@ -2,8 +2,8 @@ r"""Draws a sheet of a task's episodes; nothing is trained.
 
   python experiments/show_task.py --task=navigation
 
-Each row is an episode, predictable frames are underlined, and what stands below
-a frame tells how it came about. What is not given comes from the preset.
+Each row is an episode. Predictable frames are underlined, and a caption below a
+frame tells how it arose. The preset decides sizes that are not set.
 """
 
 import dataclasses
@@ -14,7 +14,7 @@ import pathlib
 import sys
 from typing import Any
 
-# Its parts lie beside it, however it is started.
+# Finds its parts beside it, however it is started.
 sys.path.insert(0, str(pathlib.Path(__file__).parent))
 
 from gtmm_jax.process import command, signals
@@ -48,9 +48,9 @@ _SETTINGS = (
   'binarize',
   'seed',
 )
-# Where the sheet cannot be drawn or written.
+# Printed if the sheet cannot be drawn or written.
 _NOTHING = 'Nothing was written; make room, or name another --output.'
-# Frames side by side, and rows of them on one sheet, at most.
+# Greatest numbers of frames side by side, and of rows on a sheet.
 _COLUMNS, _ROOM = 25, 60
 # Arrows of navigation's actions, in their order.
 _ARROWS = '↑↓←→'
@@ -76,34 +76,34 @@ def define_flags() -> None:
   """Defines every flag of this program."""
   settings_flags.define(_SETTINGS)
   flags.DEFINE_enum(
-    'preset', 'paper', tuple(presets.PRESETS), "The episodes' sizes."
+    'preset', 'paper', tuple(presets.PRESETS), 'Preset of the sizes.'
   )
   compilation_cache.define_flag()
   flags.DEFINE_bool(
     'held_out', False, 'Draw from the images that no training episode shows.'
   )
-  flags.DEFINE_integer('episodes', 4, 'How many are drawn, >= 1.')
+  flags.DEFINE_integer('episodes', 4, 'Number of episodes, >= 1.')
   flags.DEFINE_string(
     'output',
     None,
-    'What is written: OUTPUT.png and OUTPUT.pdf. Default: the name of the '
-    'task, in the current folder.',
+    'Files to write, OUTPUT.png and OUTPUT.pdf. Default: the name of the task, '
+    'in the current folder.',
   )
 
 
 @dataclasses.dataclass(frozen=True)
 class Sheet:
-  """A sheet that can be drawn; nothing was compiled or written for it yet.
+  """A checked sheet, before anything is compiled or written.
 
   Attributes:
-    settings: the sizes of the episodes, as resolved, and the seed.
+    settings: resolved settings, with the seed.
     task: the task.
-    images: what frames are drawn from.
-    source: a sentence on them.
-    doubts: what may be wrong with them, in sentences.
-    title: the task, its sizes and whether images are held out.
-    episodes: how many.
-    stem: of the files.
+    images: from which frames are drawn.
+    source: a sentence on the images.
+    doubts: sentences on what may be wrong with the images.
+    title: names the task, its sizes and the kind of images.
+    episodes: number of episodes.
+    stem: path of the files without their suffixes.
   """
 
   settings: Settings
@@ -139,16 +139,16 @@ def main(_: list[str]) -> None:
 def prepare(
   settings: Settings, held_out: bool, episodes: int, output: str | None
 ) -> Sheet:
-  """Checks everything that can be wrong, before anything costs time.
+  """Prepares a sheet, and checks everything before anything costs time.
 
   Args:
     settings: task, preset, sizes, data and seed of the episodes, unresolved.
     held_out: whether episodes show images that no training episode shows.
-    episodes: how many.
-    output: the files; None for the name of the task.
+    episodes: number of episodes.
+    output: path of the files; None means the name of the task.
 
   Raises:
-    ValueError: in one sentence, what is wrong and what to do.
+    ValueError: something is wrong; tells in one line what, and what to do.
   """
   stem = _stem(output or settings.task)
   places.require_local_data(settings.data)
@@ -159,8 +159,8 @@ def prepare(
   rows = len(figures.blocks(task.length, _COLUMNS, task.prefix))
   if episodes < 1 or episodes * rows > _ROOM:
     raise ValueError(
-      f'--episodes is {episodes} of {task.length} frames each; it must '
-      f'be at least 1 and come to at most {_ROOM} rows; each has {rows}.'
+      f'--episodes is {episodes} of {task.length} frames each; it must be at '
+      f'least 1 and need at most {_ROOM} rows; each needs {rows}.'
     )
   loaded, _ = preparation.load_images(settings)
   shape = loaded.training.shape[-3:]

@@ -2,13 +2,12 @@ r"""Runs every cell of a grid with run.py; one table, and a figure of each task.
 
   python experiments/study.py --grid=experiments/grids/tasks.json
 
-All cells are checked before the first is run. The same command again goes on
-where it ended: cells that are complete are not run again. Several studies may
-share a folder, each then runs what no other does. A grid is a JSON file,
-{"cells": [BLOCK, ...]}, where a BLOCK has "flags", given to each of its runs,
-and "over", lists of values of further flags; there is a cell for each
-combination of these. Cells that differ in their seed alone are one row of the
-table.
+All cells are checked before the first is run. The same command continues where
+it stopped: complete cells are not run again. Several studies can share a folder
+and then divide the cells. A grid is a JSON file, {"cells": [BLOCK, ...]}. A
+BLOCK has "flags", which all of its runs get, and "over", lists of values of
+further flags; there is a cell for each combination of these. Cells that differ
+only in their seed are one row of the table.
 """
 
 import math
@@ -16,7 +15,7 @@ import pathlib
 import sys
 from typing import Any, NamedTuple
 
-# Its parts lie beside it, however it is started.
+# Finds its parts beside it, however it is started.
 sys.path.insert(0, str(pathlib.Path(__file__).parent))
 
 from gtmm_jax.process import command, signals
@@ -42,17 +41,17 @@ from studies.cell_records import Cell
 FLAGS = flags.FLAGS
 
 _RUN = pathlib.Path(__file__).with_name('run.py')
-# Where images are differs from machine to machine; grids do not say it.
-_GIVEN = ('data', 'data_dir')
+# The place of images differs between machines, so grids do not have it.
+_SHARED = ('data', 'data_dir')
 
 
 class Study(NamedTuple):
-  """A study that makes sense; nothing was made for it yet.
+  """A checked study, before anything is run or written.
 
   Attributes:
-    grid: the cells by name, with all flags that they are given.
+    grid: the cells by name, with all of their flags.
     folder: of the runs.
-    stem: of the table's files.
+    stem: path of the table's files without their suffixes.
     program: that runs a cell.
   """
 
@@ -68,37 +67,40 @@ def define_flags() -> None:
   flags.DEFINE_string(
     'folder',
     None,
-    'Where the runs are kept, a folder and a log each. Default: runs/GRID, '
+    'Folder of the runs, each with a folder and a log. Default: runs/GRID, '
     'where GRID is the name of the file.',
   )
   flags.DEFINE_string(
     'output',
     None,
-    'The table, OUTPUT.json and OUTPUT.md, and the figures, OUTPUT.png (all '
-    'cells as dots) and OUTPUT-TASK.png, PDFs beside. Default: FOLDER/table.',
+    'Files of the table, OUTPUT.json and OUTPUT.md, and of the figures, '
+    'OUTPUT.png (all cells as dots) and OUTPUT-TASK.png, also as PDF. Default: '
+    'FOLDER/table.',
   )
   flags.DEFINE_string(
     'program',
     None,
-    'Runs a cell: a file that calls gtmm_jax.runs.main. Default: run.py.',
+    'Program that runs a cell: a file that calls gtmm_jax.runs.main. Default: '
+    'run.py.',
   )
-  for name in _GIVEN:
-    flags.DEFINE_string(name, None, 'Given to each run whose cell has no own.')
+  for name in _SHARED:
+    flags.DEFINE_string(name, None, 'For each run whose cell does not set it.')
   flags.DEFINE_integer(
     'jobs',
     1,
-    'Runs at a time, >= 1. Two share a CPU well; on an accelerator, take one.',
+    'Number of parallel runs, >= 1. Two share a CPU well; on an accelerator, '
+    'use one.',
   )
   flags.DEFINE_float(
     'grace',
     30.0,
-    'Seconds, >= 0, that runs have to save what they did, and to end, where '
-    'this program is interrupted; a second interrupt kills them at once.',
+    'Seconds, >= 0, that runs have to save their state and end when this '
+    'program is interrupted; a second interrupt kills them at once.',
   )
 
 
 def main(_: list[str]) -> None:
-  """Checks all cells, runs what is left to run, then writes the table."""
+  """Checks all cells, runs those that are not complete, writes the table."""
   console = command.console()
   try:
     _study(console)
@@ -128,7 +130,7 @@ def _study(console: Console) -> None:
 def _run(
   cells: list[Cell], program: pathlib.Path, console: Console
 ) -> set[str]:
-  """Runs what is not complete; returns the names of cells that failed."""
+  """Runs the cells that are not complete; returns the names that failed."""
   doubts = [(cell.name, doubt) for cell in cells for doubt in cell.doubts]
   for line in cell_records.tell(doubts):
     console.print(f'warning  {line}')
@@ -148,7 +150,7 @@ def _conclude(
   failed: set[str],
   console: Console,
 ) -> None:
-  """Writes the table of all cells that are done, and names the others."""
+  """Writes the table of all finished cells, and prints the names of others."""
   table, workdirs = {}, {}
   for name, cells in rows.items():
     good = []
@@ -170,8 +172,8 @@ def _conclude(
   if failed:
     names = ', '.join(name for name in study.grid if name in failed)
     command.fail(
-      f'{len(failed)} of {len(study.grid)} cells failed: {names}; why is said '
-      f'above and in their logs in {study.folder}.'
+      f'{len(failed)} of {len(study.grid)} cells failed: {names}; see above '
+      f'and their logs in {study.folder} for the reasons.'
     )
 
 
@@ -193,8 +195,8 @@ def _prepare() -> Study:
   """Reads flags and grid.
 
   Raises:
-    ValueError: if a flag or the grid makes no sense.
-    OSError: if the grid cannot be read.
+    ValueError: a flag or the grid is wrong.
+    OSError: the grid cannot be read.
   """
   if FLAGS.grid is None:
     raise ValueError('--grid is missing; name the file of a grid.')
@@ -208,7 +210,7 @@ def _prepare() -> Study:
   if not program.is_file():
     raise ValueError(f'--program={program} is no file; name one of Python.')
   file = places.locate(FLAGS.grid, 'grid')
-  given = {name: FLAGS[name].value for name in _GIVEN if FLAGS[name].present}
+  given = {name: FLAGS[name].value for name in _SHARED if FLAGS[name].present}
   grid = {
     name: cell._replace(flags=_complete(cell.flags, given))
     for name, cell in grid_file.read(file).items()

@@ -1,4 +1,4 @@
-"""What tests of digits and of characters share."""
+"""Parts that tests of digits and of characters share."""
 
 import hashlib
 import importlib.util

@@ -55,7 +55,7 @@ def _complete(*words):
 
 
 def _read(vectors, bits, longest):
-  """The task as a person reads it, a step at a time, for given vectors."""
+  """Writes out the task for given vectors, step by step."""
   inputs, targets, recalled = [], [], []
   for vector in vectors:
     inputs.append([*vector, 0])
@@ -174,7 +174,7 @@ def test_portions_of_steps_make_the_same_run():
 
 
 def test_the_evaluation_is_of_each_length_alone():
-  """A copier that knows nothing but the bias of its last layer."""
+  """Evaluates a copier that knows only the bias of its last layer."""
   problem = _problem('lstm')
   variables = training.initial_state(problem, jax.random.key(0)).variables
   variables = jax.tree.map(jnp.zeros_like, variables)
@@ -196,7 +196,7 @@ def test_the_evaluation_is_of_each_length_alone():
 
 @pytest.fixture(scope='module')
 def written(tmp_path_factory):
-  """What a tiny run of two cores and two seeds printed and wrote."""
+  """Runs two cores with two seeds; returns the results and the output."""
   folder = tmp_path_factory.mktemp('copy')
   result = _run(
     folder,

@@ -28,7 +28,7 @@ def _block(models, **flags):
 
 
 def _one(**flags):
-  """A grid of one cell with these flags."""
+  """Makes a grid of one cell with these flags."""
   return {'cells': [{'flags': flags, 'over': {'model': ['ntm']}}]}
 
 

@@ -10,7 +10,7 @@ from studies import cell_records, progress
 
 
 def _shown(is_terminal):
-  """What a study of five cells, one complete, prints of four."""
+  """Prints the progress of four of five cells, of which one is complete."""
   file = io.StringIO()
   console = Console(
     file=file,

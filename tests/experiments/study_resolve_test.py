@@ -77,7 +77,7 @@ _WRONG = {
 
 
 def _ask(folder, cells):
-  """What the program answers, as study.py asks it."""
+  """Asks the program to resolve cells, as study.py does."""
   process = subprocess.run(
     [sys.executable, str(EXPERIMENTS / 'run.py'), runs.CHECK_CELLS],
     input=json.dumps({'folder': str(folder), 'cells': cells}),
@@ -90,7 +90,7 @@ def _ask(folder, cells):
 
 
 def _prepare(workdir):
-  """The run of a good cell, prepared here."""
+  """Prepares the run of a good cell in this process."""
   return prepare.prepare(run_settings.make(**_GOOD, workdir=str(workdir)))
 
 

@@ -11,7 +11,7 @@ from studies import cell_records, outcomes, tables
 
 
 def _rows(*names):
-  """Cells of those names that have but a ratio, each its own."""
+  """Makes rows with these names that differ in their ratio."""
   return {
     name: {
       'settings': {'task': name.split('-')[0], 'model': 'dnc', 'steps': 3},

@@ -124,7 +124,7 @@ def _block(models, tasks=('perfect_recall', 'navigation'), seeds=(), **flags):
 
 
 def _study(folder, grid, *flags):
-  """What study.py says and ends with, given the stand-ins."""
+  """Runs study.py with the stand-ins; returns the completed process."""
   process = _start(folder, grid, _RUN, *flags)
   out, err = process.communicate(timeout=120)
   return subprocess.CompletedProcess((), process.returncode, out, err)
@@ -176,7 +176,7 @@ def _wait_for(path, process):
 
 
 def _is_running(pid):
-  """Whether a process runs, one that has ended but was not asked about not."""
+  """Tells whether a process runs; a zombie does not."""
   try:
     stat = pathlib.Path(f'/proc/{pid}/stat').read_text()
   except OSError:
@@ -185,7 +185,7 @@ def _is_running(pid):
 
 
 def _has_ended(pid):
-  """Whether a process that was killed ends, which the system may put off."""
+  """Waits for a killed process; tells whether it has ended."""
   until = time.monotonic() + 10
   while _is_running(pid) and time.monotonic() < until:
     time.sleep(0.05)
