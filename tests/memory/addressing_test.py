@@ -521,102 +521,10 @@ def test_an_even_number_of_shifts_is_refused(count):
     addressing.shift(jnp.ones((1, 3)), jnp.ones((1, count)))
 
 
-# What always holds.
-
-
-def drawn(check, examples=60, **shapes):
-  """Runs `check` with arrays of extreme and of ordinary numbers."""
-  hypothesis = pytest.importorskip('hypothesis')
-  strategies = pytest.importorskip('hypothesis.strategies')
-
-  def array(shape, least, largest):
-    extremes = [x for x in (0.0, 1e-7, 1.0, -1.0) if least <= x <= largest]
-    number = strategies.one_of(
-      strategies.sampled_from([least, largest, *extremes]),
-      strategies.floats(max(least, -3.0), min(largest, 3.0), width=32),
-    )
-    size = math.prod(shape)
-    return strategies.lists(number, min_size=size, max_size=size).map(
-      lambda x: np.float32(x).reshape(shape)
-    )
-
-  run = hypothesis.given(
-    **{name: array(*shape) for name, shape in shapes.items()}
-  )(check)
-  hypothesis.settings(max_examples=examples, deadline=None, derandomize=True)(
-    run
-  )()
-
-
 @jax.jit
 def weigh(keys, memory, strengths, cotangent):
   weights, pull = jax.vjp(addressing.content_weights, keys, memory, strengths)
   return weights, pull(cotangent)
-
-
-def test_content_weights_of_anything_sum_to_one():
-  def check(keys, memory, strengths):
-    cotangent = np.float32([[1, -1, 1, -1, 1]] * 2)
-    weights, gradients = weigh(keys, memory, strengths, cotangent)
-    assert np.all(weights >= 0)
-    np.testing.assert_allclose(weights.sum(-1), 1.0, rtol=1e-5)
-    for gradient in gradients[:2]:
-      # A softmax's slope times the strength times the cosine's slope.
-      assert np.all(np.abs(gradient) <= 5 * 1e4 * 1e3)
-    assert np.all(np.abs(gradients[2]) <= 1 + 1e-4)
-
-  drawn(
-    check,
-    keys=((2, 3), -1e4, 1e4),
-    memory=((5, 3), -1e4, 1e4),
-    strengths=((2,), 0.0, 1e4),
-  )
-
-
-def on_simplex(numbers):
-  """Weights from numbers >= 0; where all are zero, on the first slot."""
-  numbers = numbers + (numbers.sum(-1, keepdims=True) == 0) * np.eye(5)[0]
-  return np.float32(numbers / numbers.sum(-1, keepdims=True))
-
-
-sharpen = jax.jit(addressing.sharpen)
-
-
-def test_sharpened_weights_stay_weights():
-  def check(weights, powers):
-    weights = on_simplex(weights)
-    found = np.asarray(sharpen(weights, powers))
-    assert np.all(found >= 0)
-    np.testing.assert_allclose(found.sum(-1), 1.0, rtol=1e-5)
-    for before, after in zip(weights, found, strict=True):
-      # Larger weights stay larger, the largest gains.
-      assert np.all(np.diff(after[np.argsort(before)]) >= -1e-6)
-      assert after.max() >= before.max() - 1e-5
-    same = np.asarray(sharpen(weights, np.ones(2, np.float32)))
-    np.testing.assert_allclose(same, weights, atol=1e-5)
-
-  drawn(check, weights=((2, 5), 0.0, 1.0), powers=((2,), 1.0, 1e4))
-
-
-shift = jax.jit(addressing.shift)
-
-
-def test_shifts_keep_the_sum_and_know_no_first_slot():
-  def check(weights, distribution, by):
-    weights, distribution = on_simplex(weights), on_simplex(distribution)
-    found = np.asarray(shift(weights, distribution))
-    assert np.all(found >= 0)
-    np.testing.assert_allclose(found.sum(-1), 1.0, rtol=1e-5)
-    by = round(by.item())
-    turned = shift(np.roll(weights, by, axis=-1), distribution)
-    np.testing.assert_allclose(turned, np.roll(found, by, axis=-1), atol=1e-6)
-
-  drawn(
-    check,
-    weights=((2, 5), 0.0, 1.0),
-    distribution=((2, 5), 0.0, 1.0),
-    by=((1,), 0.0, 3.0),
-  )
 
 
 def test_a_later_head_erases_nothing_that_an_earlier_one_adds():

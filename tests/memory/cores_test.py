@@ -200,68 +200,6 @@ def test_single_steps_equal_the_scan(name, inputs, runs, index, dtype):
     assert_trees_close(context, contexts[t, index])
 
 
-# Time.
-
-
-@every_core
-def test_a_fresh_carry_is_a_fresh_sequence(name, inputs, runs):
-  variables, states, contexts = runs[name]
-  core = CORES[name]
-  begin = fresh(core, BATCH)
-  run(core, variables, begin, 3.0 * inputs + 1.0)
-  again = run(core, variables, begin, inputs)
-  jax.tree.map(np.testing.assert_array_equal, again, (states, contexts))
-  order = np.array([3, 5, 0, 1, 4, 2])
-  found = run(core, variables, begin, inputs[:, order])
-  assert_trees_close(found, at((slice(None), order), (states, contexts)))
-  # Nothing outlives a call but what it returns.
-  _, moved = jax.eval_shape(
-    lambda *x: core.apply(*x, mutable=True), variables, begin, inputs[0]
-  )
-  assert moved.keys() <= {'params'}
-  # Whereas a carry that is kept is felt.
-  _, kept = run(core, variables, at(-1, states), inputs)
-  assert np.all(np.abs(kept - contexts)[0].max(-1) > 1e-3)
-
-
-@every_core
-def test_a_carry_goes_on_where_it_was_left(name, inputs, runs):
-  variables, *expected = runs[name]
-  later = np.concatenate([inputs[4:], inputs[:4]])
-  carry = at(3, expected[0])
-  found = run(CORES[name], variables, carry, later)
-  assert_trees_close(at(slice(6), found), at(slice(4, 10), tuple(expected)))
-
-
-@every_core
-def test_later_inputs_do_not_reach_earlier_steps(name, inputs, runs):
-  variables, *before = runs[name]
-  core = CORES[name]
-  for t in (1, 6, STEPS - 1):
-    changed = inputs.copy()
-    changed[t:] += 2.0
-    after = run(core, variables, fresh(core, BATCH), changed)
-    jax.tree.map(
-      np.testing.assert_array_equal,
-      at(slice(t), after),
-      at(slice(t), tuple(before)),
-    )
-    assert np.all(np.abs(after[1] - before[1])[t:].max((0, 2)) > 1e-4)
-
-
-@every_core
-def test_sequences_of_a_batch_are_strangers(name, inputs, runs):
-  variables, *before = runs[name]
-  core = CORES[name]
-  changed = inputs.copy()
-  changed[:, 2] += 2.0
-  after = run(core, variables, fresh(core, BATCH), changed)
-  others = (slice(None), np.array([0, 1, 3, 4, 5]))
-  jax.tree.map(
-    np.testing.assert_array_equal, at(others, after), at(others, tuple(before))
-  )
-
-
 # What holds of every state.
 
 
@@ -407,43 +345,6 @@ def test_one_slot_one_head_one_unit(name, inputs):
   core, carry = TINY[name], fresh(TINY[name])
   found = run(core, random_parameters(core, 2.0), carry, inputs[:, 0])
   assert_sound(name, core, carry, *found)
-
-
-def test_any_sizes_stay_sound():
-  hypothesis = pytest.importorskip('hypothesis')
-  from hypothesis import strategies
-
-  @hypothesis.settings(
-    # Every example is compiled; a failure is small as it is.
-    max_examples=3,
-    phases=[hypothesis.Phase.generate],
-    deadline=None,
-    database=None,
-    derandomize=True,
-  )
-  @hypothesis.given(
-    name=strategies.sampled_from(WRITERS),
-    slots=strategies.integers(3, 7),
-    word=strategies.integers(2, 5),
-    heads=strategies.integers(1, 3),
-    latent=strategies.integers(0, 1),
-    reads=strategies.sampled_from(['before', 'after']),
-    scale=strategies.sampled_from([0.0, 1.0, 20.0]),
-  )
-  def check(name, slots, word, heads, latent, reads, scale):
-    core = type(CORES[name])(
-      slots,
-      word,
-      read_heads=heads,
-      controller_size=2,
-      latent_size=latent,
-      reads=reads,
-    )
-    x = np.random.default_rng(slots).normal(size=(STEPS, WIDTH))
-    found = run(core, random_parameters(core, scale), fresh(core), x)
-    assert_sound(name, core, fresh(core), *found)
-
-  check()
 
 
 # Slots that change places.

@@ -6,7 +6,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from flax import linen as nn
 
 from gtmm_jax.memory import contract
 from gtmm_jax.memory.introspective import Introspective
@@ -184,62 +183,6 @@ def test_parameters_are_those_of_its_layers(single):
 # What is stored and read.
 
 
-@pytest.mark.parametrize('stores_first', [False, True])
-def test_both_orders_hold_the_same_contents(single, stores_first):
-  variables = in_single(random_parameters())
-  by_age, by_arrival = (
-    scan(make(order=order, stores_first_input=stores_first), variables, single)[
-      0
-    ].memory
-    for order in ORDERS
-  )
-  for t in range(STEPS):
-    stored = t + stores_first
-    for age in range(min(stored, SLOTS)):
-      np.testing.assert_array_equal(
-        by_age[t, :, age], by_arrival[t, :, (stored - 1 - age) % SLOTS]
-      )
-
-
-@pytest.mark.parametrize(('attention', 'order'), PAIRS[:2])
-def test_even_attention_reads_the_mean_of_the_last_latents(
-  inputs, single, attention, order
-):
-  variables = random_parameters(attention)
-  variables['params']['attention'] = jax.tree.map(
-    np.zeros_like, variables['params']['attention']
-  )
-  states, contexts = scan(
-    make(attention=attention, order=order), in_single(variables), single
-  )
-  for t in range(1, STEPS):
-    # z_0 is a placeholder; of z_1 .. z_{t-1}, inputs 1 .. t, N are left.
-    mean = inputs[max(1, t + 1 - SLOTS) : t + 1, :, :LATENT].mean(0)
-    expected = np.float64(states.gates[t]) * mean[:, None]
-    np.testing.assert_allclose(
-      contexts[t], expected.reshape(BATCH, -1), rtol=1e-5, atol=1e-6
-    )
-
-
-@pytest.mark.parametrize(('attention', 'order'), PAIRS)
-def test_weights_are_zero_at_first_and_sum_to_one_afterwards(
-  single, attention, order
-):
-  variables = in_single(random_parameters(attention))
-  core = make(attention=attention, order=order)
-  states, contexts = scan(core, variables, single)
-  np.testing.assert_array_equal(states.read_weights[0], 0.0)
-  np.testing.assert_array_equal(contexts[0], 0.0)
-  np.testing.assert_allclose(states.read_weights[1:].sum(-1), 1.0, rtol=1e-6)
-  assert np.all(states.read_weights >= 0)
-  for t in range(1, SLOTS):
-    # Slots fill up in turn; none is read before it holds something.
-    np.testing.assert_array_equal(states.read_weights[t, ..., t:], 0.0)
-  np.testing.assert_array_equal(
-    states.read_weights[1, ..., 0], np.ones((BATCH, HEADS))
-  )
-
-
 @pytest.mark.parametrize('order', ORDERS)
 def test_a_first_input_that_is_stored_is_read_at_once(single, order):
   variables = in_single(random_parameters())
@@ -276,64 +219,6 @@ def test_condition_reaches_the_controller_alone(single):
   assert np.abs(contexts - changed)[1:].max() > 1e-3
 
 
-# Every way of running it.
-
-
-def assert_trees_close(found, expected, tolerance=2e-5):
-  for x, y in zip(
-    jax.tree.leaves(found), jax.tree.leaves(expected), strict=True
-  ):
-    assert x.shape == y.shape
-    np.testing.assert_allclose(x, y, rtol=tolerance, atol=tolerance)
-
-
-@pytest.mark.parametrize(('attention', 'order'), PAIRS)
-def test_single_steps_equal_the_scan_and_the_rnn_of_flax(
-  single, attention, order
-):
-  core = make(attention=attention, order=order)
-  variables = in_single(random_parameters(attention))
-  states, contexts = scan(core, variables, single)
-  last = jax.tree.map(lambda x: x[-1], states)
-  carry = core.initialize_carry(jax.random.key(0), single.shape[1:])
-  for t in range(STEPS):
-    carry, context = step(core, variables, carry, single[t])
-    np.testing.assert_allclose(context, contexts[t], rtol=2e-5, atol=2e-5)
-  assert_trees_close(carry, last)
-  carry, by_rnn = nn.RNN(core, time_major=True, return_carry=True).apply(
-    {'params': {'cell': variables['params']}}, single
-  )
-  assert_trees_close((carry, by_rnn), (last, contexts))
-
-
-@pytest.mark.parametrize(
-  ('order', 'batch'),
-  [('arrival', ()), ('arrival', (1,)), ('age', (2, 2)), ('arrival', (1, 2, 1))],
-)
-def test_any_leading_axes(single, order, batch):
-  core = make(order=order)
-  variables = in_single(random_parameters())
-  count = int(np.prod(batch))
-  expected = jax.tree.map(
-    lambda x: x[:, :count].reshape(STEPS, *batch, *x.shape[2:]),
-    scan(core, variables, single),
-  )
-  shaped = single[:, :count].reshape(STEPS, *batch, WIDTH)
-  assert_trees_close(scan(core, variables, shaped), expected)
-  carry = core.initialize_carry(jax.random.key(0), (*batch, WIDTH))
-  assert carry.calls.dtype == jnp.int32
-  for leaf in jax.tree.leaves(carry):
-    assert leaf.shape[: len(batch)] == batch
-    assert not np.any(leaf)
-
-
-def test_vmap_equals_a_batch(single):
-  core = make(order='arrival')
-  variables = in_single(random_parameters())
-  found = jax.vmap(lambda x: scan(core, variables, x), 1, 1)(single)
-  assert_trees_close(found, scan(core, variables, single))
-
-
 @pytest.mark.parametrize('order', ORDERS)
 def test_sequences_of_one_batch_may_have_different_ages(single, order):
   core = make(order=order)
@@ -354,40 +239,6 @@ def test_sequences_of_one_batch_may_have_different_ages(single, order):
     np.testing.assert_allclose(
       context[b], contexts[age, b], rtol=2e-5, atol=2e-5
     )
-
-
-@pytest.mark.parametrize('order', ORDERS)
-def test_a_fresh_sequence_is_a_fresh_carry(single, order):
-  core = make(order=order)
-  variables = in_single(random_parameters())
-  outputs = {}
-  for sequences in itertools.permutations(range(3)):
-    for b in sequences:
-      _, contexts = scan(core, variables, single[:, b])
-      expected = outputs.setdefault(b, contexts)
-      np.testing.assert_array_equal(contexts, expected)
-  # Nothing outlives a call but what it returns.
-  carry = core.initialize_carry(jax.random.key(0), (WIDTH,))
-  _, moved = jax.eval_shape(
-    lambda *x: core.apply(*x, mutable=True), variables, carry, single[0, 0]
-  )
-  assert moved.keys() <= {'params'}
-  # Whereas a carry that is kept is felt.
-  both = scan(core, variables, jnp.concatenate([single[:, 0], single[:, 1]]))[1]
-  assert np.abs(both[STEPS:] - outputs[1]).max() > 1e-3
-
-
-def test_later_inputs_do_not_reach_earlier_contexts(single):
-  core = make()
-  variables = in_single(random_parameters())
-  _, contexts = scan(core, variables, single)
-  _, changed = scan(core, variables, single.at[5:].add(3.0))
-  np.testing.assert_array_equal(changed[:5], contexts[:5])
-  assert np.abs(changed[5:] - contexts[5:]).max() > 1e-3
-
-
-def test_one_feature_axis_is_declared():
-  assert make().num_feature_axes == 1
 
 
 # Numbers that stay numbers.
@@ -434,16 +285,6 @@ def test_an_empty_store_gives_no_gradient(single, attention):
 # Inputs that make no sense.
 
 
-@pytest.mark.parametrize('shape', [(), (LATENT - 1,), (3, LATENT - 1), (3, 0)])
-def test_inputs_narrower_than_a_latent_are_refused(shape):
-  core = make()
-  carry = core.initialize_carry(jax.random.key(0), (*shape[:-1], WIDTH))
-  with pytest.raises(ValueError, match='Introspective takes inputs') as e:
-    core.init(jax.random.key(0), carry, jnp.zeros(shape))
-  for words in (f'I >= {LATENT}', str(shape), 'the stored latent first'):
-    assert words in str(e.value)
-
-
 def test_a_latent_without_a_condition_will_do(single):
   core = make()
   carry = core.initialize_carry(jax.random.key(0), (LATENT,))
@@ -452,11 +293,3 @@ def test_a_latent_without_a_condition_will_do(single):
   )
   assert context.shape == (HEADS * LATENT,)
   assert state.memory.shape == (SLOTS, LATENT)
-
-
-@pytest.mark.parametrize('setting', ['attention', 'order'])
-def test_a_misspelt_setting_is_an_error_that_names_the_right_ones(setting):
-  core = Introspective(2, 3, **{setting: 'agee'})
-  carry = Introspective(2, 3).initialize_carry(jax.random.key(0), (2,))
-  with pytest.raises(ValueError, match=f'{setting} is .agee.*must be'):
-    core.init(jax.random.key(0), carry, jnp.zeros((2,)))

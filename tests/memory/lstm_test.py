@@ -9,7 +9,7 @@ import pytest
 from flax import linen as nn
 
 from gtmm_jax.memory import contract
-from gtmm_jax.memory.lstm import LSTM, LSTMState
+from gtmm_jax.memory.lstm import LSTM
 
 STEPS, BATCH, WIDTH, SIZE = 7, 4, 3, 5
 
@@ -61,9 +61,6 @@ def scan(variables, inputs):
   carry = core.initialize_carry(jax.random.key(0), inputs.shape[1:])
   carry = contract.in_dtype(carry, inputs.dtype)
   return jax.lax.scan(lambda c, x: core.apply(variables, c, x), carry, inputs)
-
-
-step = jax.jit(LSTM(SIZE).apply)
 
 
 @pytest.fixture(scope='module')
@@ -124,64 +121,6 @@ def test_parameters_are_one_kernel_and_one_bias():
   assert not re.search(r'\b(qr|geqrf|householder_product)\b', program)
 
 
-@pytest.mark.parametrize('batch', [(), (1,), (4,), (2, 2), (1, 2, 2)])
-def test_any_leading_axes(inputs, batch):
-  variables = in_single(random_parameters())
-  count = int(np.prod(batch))
-  single = jnp.asarray(inputs[:, :count], jnp.float32)
-  _, expected = scan(variables, single)
-  core = LSTM(SIZE)
-  carry = core.initialize_carry(jax.random.key(0), (*batch, WIDTH))
-  assert jax.tree.map(jnp.shape, carry) == LSTMState(
-    (*batch, SIZE), (*batch, SIZE)
-  )
-  assert not any(map(np.any, carry))
-  for t in range(STEPS):
-    x = inputs[t, :count].astype(np.float32).reshape(*batch, WIDTH)
-    carry, context = step(variables, carry, x)
-    assert context.shape == carry.cell.shape == (*batch, SIZE)
-    np.testing.assert_allclose(
-      np.reshape(context, (count, SIZE)), expected[t], rtol=1e-5, atol=1e-6
-    )
-
-
-def test_every_way_of_running_it_agrees(inputs):
-  variables = in_single(random_parameters())
-  single = jnp.asarray(inputs, jnp.float32)
-  expected_state, expected = scan(variables, single)
-  nested = {'params': {'cell': variables['params']}}
-  carry, by_rnn = nn.RNN(LSTM(SIZE), return_carry=True).apply(
-    nested, single.swapaxes(0, 1)
-  )
-  with jax.disable_jit():
-    by_step_carry, by_step = scan(variables, single)
-  by_vmap_carry, by_vmap = jax.vmap(scan, (None, 1), (0, 1))(variables, single)
-  for state, outputs in (
-    (carry, by_rnn.swapaxes(0, 1)),
-    (by_step_carry, by_step),
-    (by_vmap_carry, by_vmap),
-  ):
-    np.testing.assert_allclose(outputs, expected, rtol=1e-5, atol=1e-6)
-    for found, wanted in zip(state, expected_state, strict=True):
-      np.testing.assert_allclose(found, wanted, rtol=1e-5, atol=1e-6)
-
-
-def test_one_feature_axis_is_declared():
-  assert LSTM(SIZE).num_feature_axes == 1
-
-
-def test_the_carry_is_all_that_it_remembers(inputs):
-  variables = in_single(random_parameters())
-  first = jnp.asarray(inputs[:, 0], jnp.float32)
-  second = jnp.asarray(inputs[:, 1], jnp.float32)
-  alone = scan(variables, second)[1]
-  scan(variables, first)
-  np.testing.assert_array_equal(scan(variables, second)[1], alone)
-  # Whereas a carry that is kept is felt.
-  both = scan(variables, jnp.concatenate([first, second]))[1]
-  assert np.abs(both[STEPS:] - alone).max() > 1e-3
-
-
 @pytest.mark.parametrize('scale', [0.0, 1e4])
 def test_extreme_weights_and_inputs_stay_finite(inputs, scale):
   variables = in_single(random_parameters(scale))
@@ -195,13 +134,3 @@ def test_extreme_weights_and_inputs_stay_finite(inputs, scale):
   )
   assert np.all(np.abs(outputs) <= 1)
   assert all(np.isfinite(x).all() for x in jax.tree.leaves(gradients))
-
-
-@pytest.mark.parametrize('shape', [(), (0,), (2, 0)])
-def test_inputs_without_features_are_refused(shape):
-  core = LSTM(SIZE)
-  carry = core.initialize_carry(jax.random.key(0), shape[:-1] + (WIDTH,))
-  with pytest.raises(ValueError, match=r'LSTM takes inputs \[\.\.\., I\]') as e:
-    core.init(jax.random.key(0), carry, jnp.zeros(shape))
-  assert str(shape) in str(e.value)
-  assert 'I >= 1' in str(e.value)
