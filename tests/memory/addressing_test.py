@@ -28,7 +28,7 @@ def slow_log_softplus(x: float) -> float:
 
 
 def slow_slope(x: float) -> float:
-  """The derivative of log(softplus(x)), sigmoid(x) / softplus(x)."""
+  """Returns the derivative of log(softplus(x)), sigmoid(x) / softplus(x)."""
   if x < -30:
     return 1.0
   return 1 / ((1 + math.exp(-x)) * math.exp(slow_log_softplus(x)))
@@ -47,7 +47,7 @@ def slow_weights(logs: list[float], mask: list[bool]) -> list[float]:
 
 
 def slow_gradient(weights: np.ndarray, cotangent: np.ndarray) -> np.ndarray:
-  """Of sum(cotangent * weights), by the logarithms of what is normalised."""
+  """Differentiates sum(cotangent * weights) by the logarithms of the powers."""
   gradient = np.zeros(len(weights))
   for i, j in np.ndindex(len(weights), len(weights)):
     gradient[i] += cotangent[j] * weights[j] * ((i == j) - weights[i])
@@ -55,7 +55,7 @@ def slow_gradient(weights: np.ndarray, cotangent: np.ndarray) -> np.ndarray:
 
 
 def slow_attention(kind: str, logits: np.ndarray, mask: np.ndarray):
-  """Weights [..., N], logit after logit."""
+  """Computes weights [..., N], logit after logit."""
   mask = np.broadcast_to(mask, logits.shape)
   out = np.zeros(logits.shape)
   for index in np.ndindex(logits.shape[:-1]):
@@ -67,7 +67,7 @@ def slow_attention(kind: str, logits: np.ndarray, mask: np.ndarray):
 
 
 def some_masks(generator: np.random.Generator, shape) -> np.ndarray:
-  """Masks of which the first row is empty and the second full."""
+  """Draws masks, the first row empty and the second full."""
   mask = generator.random(shape) < 0.6
   rows = mask.reshape(-1, shape[-1])
   rows[0], rows[1] = False, True
@@ -264,7 +264,7 @@ def test_gaussian_attention_at_extreme_positions():
 
 @functools.partial(jax.jit, static_argnums=0)
 def by_name(kind: str, logits, mask):
-  """Weights [..., N] from logits [..., N], of any of the three."""
+  """Computes weights [..., N] from logits [..., N] by any of the three."""
   if kind == 'gaussian':
     return addressing.gaussian_attention(
       logits[..., 0], jax.nn.softplus(logits[..., 1]), mask
@@ -369,7 +369,7 @@ def slow_interpolate(x):
 
 
 def slow_shift(weights, distribution):
-  """Weight that leaves slot j for every slot i that it reaches."""
+  """Moves weight from each slot j to every slot i that it reaches."""
   heads, slots = weights.shape
   shifts = distribution.shape[-1]
   out = np.zeros((heads, slots))
@@ -427,7 +427,7 @@ SIZES = (
 
 
 def some_inputs(size, seed=0):
-  """Valid arguments of everything, by name."""
+  """Draws valid arguments of every function, by name."""
   lead, slots, words, readers, writers, shifts = size
   generator = np.random.default_rng(seed)
 
@@ -450,7 +450,7 @@ def some_inputs(size, seed=0):
 
 
 def everything(x):
-  """Every function of content, place and memory, by name."""
+  """Computes every function of content, place and memory, by name."""
   return {
     'oneplus': addressing.oneplus(x['strengths']),
     'cosine_similarity': addressing.cosine_similarity(x['keys'], x['memory']),
@@ -654,7 +654,7 @@ EDGE = ((), 5, 3, 2, 2, 3)
 
 @jax.jit
 def everything_and_its_gradients(x):
-  """All of it by name, and gradients of signed sums by argument."""
+  """Computes every value by name, and gradients of signed sums by argument."""
 
   def total(x):
     values = everything(x)
@@ -664,7 +664,7 @@ def everything_and_its_gradients(x):
 
 
 def edges():
-  """Arguments of everything by name, by the name of the edge."""
+  """Makes the arguments of every function by name, for each edge by name."""
   ordinary = some_inputs(EDGE, seed=8)
   zeros = {name: 0 * value for name, value in ordinary.items()}
   first = np.eye(5)[[0, 0]]

@@ -54,7 +54,7 @@ def slow_update_usage(x):
 
 
 def slow_allocation(usage):
-  """From the freest slot on, ties to the lowest index."""
+  """Allocates from the least used slot on, ties to the lowest index."""
   usage = [1e-6 + (1 - 1e-6) * float(u) for u in usage]
   out, product = np.zeros(len(usage)), 1.0
   for n in sorted(range(len(usage)), key=lambda n: (usage[n], n)):
@@ -132,13 +132,13 @@ SLOW = {
 
 
 def some_weights(generator, shape):
-  """Weights whose last axis sums to less than one."""
+  """Draws weights whose last axis sums to less than one."""
   weights = generator.dirichlet(np.ones(shape[-1] + 1), size=shape[:-1])
   return weights[..., :-1]
 
 
 def some_inputs(size, seed=0):
-  """Valid arguments of everything, by name; usages tie here and there."""
+  """Draws valid arguments of every function, by name; some usages tie."""
   lead, slots, readers, writers = size
   generator = np.random.default_rng(seed)
   usage = generator.random((*lead, slots))
@@ -155,7 +155,7 @@ def some_inputs(size, seed=0):
 
 
 def everything(x):
-  """Every function of the file, by name, of arguments by name."""
+  """Computes every function of the file by name, from arguments by name."""
   forward, backward = allocation.follow_links(x['link'], x['read'])
   count = min(x['write'].shape[-2:])
   return {
@@ -322,7 +322,7 @@ def test_gradient_of_allocation_equals_finite_differences():
 
 
 def plain_allocation(usage):
-  """The same weights, whose gradients are JAX's own."""
+  """Computes the same weights, whose gradients are JAX's own."""
   usage = 1e-6 + (1.0 - 1e-6) * usage
   order = jnp.argsort(jax.lax.stop_gradient(usage - 1.0), stable=True)
   ordered = usage[order]
@@ -331,7 +331,7 @@ def plain_allocation(usage):
 
 
 def run_through(allocate):
-  """Usage after steps of writing to free slots, with gates [T]."""
+  """Returns the usage after steps of writing to free slots, with gates [T]."""
 
   def run(usage, gates):
     def step(usage, gate):
@@ -387,7 +387,7 @@ def test_allocation_is_transformed_as_any_function():
 
 @jax.jit
 def link_up(weights):
-  """Link, precedence and what is linked to each slot, of weights [T, H, N]."""
+  """Returns link, precedence and each slot's links for weights [T, H, N]."""
   heads, slots = weights.shape[1:]
   link, precedence = jnp.zeros((heads, slots, slots)), jnp.zeros((heads, slots))
   for write in weights:
@@ -415,7 +415,7 @@ STEPS, HEADS, SLOTS = 3000, 2, 7
 
 
 def valid_weights(generator, kind):
-  """Write weights [T, H, N] in float32; no head's sum is above one."""
+  """Draws write weights [T, H, N] in float32; no head's sum is above one."""
   shape = (STEPS, HEADS)
   one_hot = np.eye(SLOTS)[generator.integers(SLOTS, size=shape)]
   simplex = generator.dirichlet(np.full(SLOTS, 0.3), size=shape)
@@ -436,7 +436,7 @@ def valid_weights(generator, kind):
 
 @jax.jit
 def run_long(write, read, gates):
-  """Extremes of everything over a long sequence."""
+  """Returns the extremes of every value over a long sequence."""
 
   def step(carry, x):
     usage, link, precedence = carry
@@ -559,7 +559,7 @@ EDGE_WEIGHTS = {
 
 
 def edges():
-  """Arguments of everything by name: one edge a row, and an ordinary row."""
+  """Makes each function's arguments by name: an edge a row, and a plain row."""
   rows = [some_inputs(EDGE, seed=6)]
   rows[0]['usage'] = np.array([0.9, 0.125, 0.5, 0.25, 0.75])
   for usage in EDGE_USAGES.values():
@@ -577,7 +577,7 @@ def edges():
 
 
 def _gradients(function, arguments, signs):
-  """Of the sum of what a function makes, each times its signs."""
+  """Differentiates the sum of a function's values, each times its signs."""
 
   def total(*arguments):
     made = jax.tree.leaves(function(*arguments))
@@ -625,7 +625,7 @@ def test_gradients_of_links_are_those_of_their_formulas(heads, writes):
 
 @jax.jit
 def everything_and_its_gradients(x):
-  """All of it by name, and gradients of signed sums by argument."""
+  """Computes every value by name, and gradients of signed sums by argument."""
 
   def total(x):
     values = everything(x)
@@ -682,7 +682,7 @@ def test_many_free_slots_leave_a_finite_gradient():
 
 
 def every_equation(jaxpr):
-  """All equations of a program, those of the programs inside it too."""
+  """Lists all equations of a program, and of the programs inside it."""
   for equation in jaxpr.eqns:
     yield equation
     for value in jax.tree.leaves(
@@ -695,7 +695,7 @@ def every_equation(jaxpr):
 
 
 def programs(function, *arguments):
-  """Of a function, and of its value with its gradient."""
+  """Collects primitives and shapes of a function and of its gradient."""
 
   def total(*arguments):
     leaves = jax.tree.leaves(function(*arguments))

@@ -41,7 +41,7 @@ def make(**settings) -> Associative:
 
 
 def random_parameters(core: Associative, scale: float = 1.0) -> dict:
-  """Float64 parameters of every layer, as large as `scale`."""
+  """Draws float64 parameters of every layer, as large as `scale`."""
   generator = np.random.default_rng(0)
   carry = core.initialize_carry(jax.random.key(0), (WIDTH,))
   shapes = jax.eval_shape(core.init, jax.random.key(0), carry, jnp.zeros(WIDTH))
@@ -53,7 +53,7 @@ def in_single(tree):
 
 
 def scan(core, variables, inputs):
-  """All states and contexts of inputs [T, ..., I], each with T in front."""
+  """Returns all states and contexts of inputs [T, ..., I], T in front."""
 
   def body(carry, x):
     carry, context = core.apply(variables, carry, x)
@@ -69,7 +69,7 @@ scan = jax.jit(scan, static_argnums=0)
 
 @pytest.fixture(scope='module')
 def inputs() -> np.ndarray:
-  """Sequences [T, B, Z + A]."""
+  """Draws sequences [T, B, Z + A]."""
   return np.random.default_rng(1).normal(size=(STEPS, BATCH, WIDTH))
 
 
@@ -82,7 +82,7 @@ def softmax(x):
 
 
 def slow_asked(parameters, x, h, core):
-  """What is linear in h_t or s_t, by name."""
+  """Computes all that is linear in h_t or s_t, by name."""
   has_content = 'content' not in core.without
   positions = [n for n in ('age', 'arrival') if n not in core.without]
   of_h = {'gates': (HEADS, LATENT), 'shares': (HEADS, 3)}
@@ -105,7 +105,7 @@ def slow_asked(parameters, x, h, core):
 
 
 def slow_positions(asked, held, count):
-  """Weights {slot: w} of each positional addressing, of each head.
+  """Computes weights {slot: w} of each positional addressing and head.
 
   `held` is (number, slot, age) of each latent that is still there.
   """
@@ -121,14 +121,14 @@ def slow_positions(asked, held, count):
 
 
 def strongest(size, count):
-  """The `count` largest of {slot: size}, summing to one; all, if it is 0."""
+  """Normalises the `count` largest of {slot: size}; all, if it is 0."""
   kept = sorted(size, key=lambda slot: -size[slot])[: count or None]
   total = sum(size[slot] for slot in kept)
   return {slot: size[slot] / total for slot in kept}
 
 
 def slow_associative(variables, inputs, core):
-  """For each step: {slot: latent}, weights [R, N], context."""
+  """Yields for each step {slot: latent}, weights [R, N] and the context."""
   parameters = variables['params']
   cell, h = np.zeros(CONTROLLER), np.zeros(CONTROLLER)
   arrived, last_key = [], np.zeros(KEY)
@@ -305,7 +305,7 @@ def test_by_slot_turns_ages_and_back():
 
 
 def reads_at_the_start(inputs, top_k=0, without=()) -> jax.Array:
-  """Weights [T, R, N] by content of latents [T, 16], not trained."""
+  """Returns weights [T, R, N] by content of latents [T, 16], untrained."""
   core = Associative(
     latent_size=16,
     slots=12,
@@ -323,7 +323,7 @@ def reads_at_the_start(inputs, top_k=0, without=()) -> jax.Array:
 
 
 def test_at_the_start_a_situation_finds_what_followed_it():
-  """Of frames whose latents repeat, each finds its own successor."""
+  """Checks that each of the latents that repeat finds its own successor."""
   latents = np.random.default_rng(6).normal(size=(5, 16))
   # z_0, five latents, and the same once more.
   weights = reads_at_the_start([np.zeros(16), *latents, *latents])
@@ -401,7 +401,7 @@ def test_what_is_left_out_is_left_out(inputs, part):
 
 
 def _corrects_queries(core: Associative) -> bool:
-  """Whether queries have a map of their own that is not zero at the start."""
+  """Returns whether queries have a map of their own, not zero at the start."""
   carry = core.initialize_carry(jax.random.key(0), (WIDTH,))
   variables = core.init(jax.random.key(1), carry, jnp.zeros(WIDTH))
   kernel = variables['params']['situation']['kernel']

@@ -1,4 +1,4 @@
-"""What a core's carry goes through in other people's programs.
+"""Carries in other programs: donated, exported, saved and restored.
 
 Donation, export, and what saves it.
 """
@@ -13,7 +13,7 @@ from jax import export
 
 
 def moved(carry):
-  """A carry of the same form with other numbers in every leaf."""
+  """Makes a carry of the same form with other numbers in every leaf."""
   return jax.tree.map(lambda x: x + jnp.ones((), x.dtype), carry)
 
 
@@ -24,7 +24,7 @@ def assert_equal(found, expected):
 
 @every_core
 def test_a_fresh_carry_can_be_donated_to_an_exported_step_of_any_batch(name):
-  """And no two of its leaves share memory, which donating them would show."""
+  """Checks that no two leaves share a buffer, which donation would show."""
   core = CORES[name]
   inputs = np.ones((BATCH, WIDTH), np.float32)
   variables = jax.jit(core.init)(KEY, fresh(core, BATCH), inputs)
@@ -50,7 +50,7 @@ def test_a_fresh_carry_can_be_donated_to_an_exported_step_of_any_batch(name):
 
 @every_core
 def test_no_leaf_is_empty_and_what_is_saved_comes_back(name, tmp_path):
-  """By msgpack and by orbax, which refuses empty leaves."""
+  """Saves by msgpack and by orbax, which refuses empty leaves."""
   core = CORES[name]
   carry = moved(fresh(core, BATCH))
   assert all(x.size for x in jax.tree.leaves(carry))

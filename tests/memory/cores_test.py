@@ -47,7 +47,7 @@ def fresh(core: nn.RNNCellBase, *batch: int):
 
 
 def random_parameters(core: nn.RNNCellBase, scale: float = 1.0) -> dict:
-  """Parameters of the right shapes, Gaussian with deviation `scale`."""
+  """Draws parameters of the right shapes, Gaussian with deviation `scale`."""
   generator = np.random.default_rng(0)
   shapes = jax.eval_shape(core.init, KEY, fresh(core), jnp.zeros(WIDTH))
   return jax.tree.map(
@@ -56,7 +56,7 @@ def random_parameters(core: nn.RNNCellBase, scale: float = 1.0) -> dict:
 
 
 def run_steps(core, variables, carry, inputs):
-  """All states and contexts of inputs [T, ..., I], each with T in front."""
+  """Returns all states and contexts of inputs [T, ..., I], T in front."""
 
   def body(carry, x):
     carry, context = core.apply(variables, carry, x)
@@ -73,21 +73,21 @@ compiled_step = jax.jit(
 
 
 def run(core, variables, carry, inputs):
-  """`run_steps`, compiled once for each form of its arguments, in NumPy."""
+  """Calls `run_steps`, compiled once for each form of its arguments."""
   inputs = np.asarray(inputs, np.float32)
   return jax.device_get(compiled_scan(core, variables, carry, inputs))
 
 
 @pytest.fixture(scope='module')
 def inputs() -> np.ndarray:
-  """Sequences [T, B, I] of numbers that bfloat16 has."""
+  """Draws sequences [T, B, I] of numbers that bfloat16 has."""
   x = np.random.default_rng(1).normal(size=(STEPS, BATCH, WIDTH))
   return x.astype(jnp.bfloat16).astype(np.float32)
 
 
 @pytest.fixture(scope='module')
 def runs(inputs) -> dict:
-  """For every core random parameters, all states, and contexts [T, B, P]."""
+  """Returns random parameters, states and contexts [T, B, P] of every core."""
   found = {}
   for name, core in CORES.items():
     variables = random_parameters(core)
@@ -190,7 +190,7 @@ def test_vmap_over_sequences_equals_a_batch(name, inputs, runs):
   ('index', 'dtype'), [(4, jnp.float32), (slice(2, 3), jnp.bfloat16)]
 )
 def test_single_steps_equal_the_scan(name, inputs, runs, index, dtype):
-  """Of a sequence without a batch axis, and of a batch of one in bfloat16."""
+  """Tries a sequence without a batch axis, and a batch of one in bfloat16."""
   variables, states, contexts = runs[name]
   carry = fresh(CORES[name], *inputs[0, index].shape[:-1])
   for t in range(STEPS):
@@ -351,7 +351,7 @@ def test_one_slot_one_head_one_unit(name, inputs):
 
 
 def random_state(name: str, generator: np.random.Generator):
-  """A state amid a sequence, of one sequence, with nothing alike in it."""
+  """Returns a state amid one sequence, with no two numbers alike."""
   carry, normal = fresh(CORES[name]), generator.normal
 
   def weights(*shape):
@@ -376,7 +376,7 @@ def random_state(name: str, generator: np.random.Generator):
 
 
 def reorder(state, order):
-  """The state with slot `order[n]` at place n; any leading axes."""
+  """Returns the state with slot `order[n]` at place n; any leading axes."""
   moved = {'memory': state.memory[..., order, :]}
   for leaf in ('usage', 'read_weights', 'write_weights', 'precedence'):
     if hasattr(state, leaf):
@@ -388,7 +388,7 @@ def reorder(state, order):
 
 @every_writer
 def test_reordered_slots_stay_reordered(name, inputs, runs):
-  """In turns round a ring for the NTM, which moves along; else in any order."""
+  """Reorders slots: a rotation for the NTM, which shifts; else any order."""
   core, (variables, *_) = CORES[name], runs[name]
   generator = np.random.default_rng(8)
   state = random_state(name, generator)
@@ -414,7 +414,7 @@ def test_reordered_slots_stay_reordered(name, inputs, runs):
 
 
 def random_sum(core, weights, variables, inputs):
-  """A sum of all contexts, by the scan that makes weights' gradients at once.
+  """Sums all contexts, by the scan that makes weights' gradients at once.
 
   It is `jax.lax.scan`, and all is plain JAX, unless `written_out` is on.
   """
@@ -436,7 +436,7 @@ def compiled_slope(core, variables, inputs, weights, directions):
 
 
 def summed_by(core, variables, inputs):
-  """Weights of all contexts, for `random_sum`."""
+  """Draws weights of all contexts, for `random_sum`."""
   found = jax.eval_shape(
     core.apply, variables, fresh(core, *inputs.shape[1:-1]), inputs[0]
   )
@@ -445,19 +445,19 @@ def summed_by(core, variables, inputs):
 
 
 def gradients(core, variables, inputs):
-  """Of a random sum of all contexts, by parameters and by inputs [T, B, I]."""
+  """Differentiates a random sum of contexts by parameters and inputs."""
   weights = summed_by(core, variables, inputs)
   return jax.device_get(compiled_gradients(core, variables, inputs, weights))
 
 
 def written_out_gradients(core, variables, inputs):
-  """The same, by the backward passes that are written out."""
+  """Returns the same by the written-out backward passes."""
   with derivatives.written_out():
     return gradients(core, variables, inputs)
 
 
 def assert_bounded(core, of, scale, inputs):
-  """Gradients with random parameters of some scale."""
+  """Returns gradients with random parameters of some scale."""
   found = of(core, random_parameters(core, scale), np.float32(inputs))
   biggest = np.array([np.abs(x).max() for x in jax.tree.leaves(found)])
   # Of a key of zero the cosine's slope is up to 1e3; what is read, and what
@@ -468,7 +468,7 @@ def assert_bounded(core, of, scale, inputs):
 
 @pytest.fixture(scope='module')
 def long_inputs() -> np.ndarray:
-  """Sequences [30, 2, I]."""
+  """Draws sequences [30, 2, I]."""
   x = np.random.default_rng(6).normal(size=(30, 2, WIDTH))
   return x.astype(np.float32)
 
@@ -503,7 +503,7 @@ def test_written_out_gradients_are_those_of_plain_jax(name, long_inputs):
 
 @every_core
 def test_a_bare_core_has_forward_derivatives(name, long_inputs):
-  """They say along a direction what the gradient says."""
+  """Compares them with the gradient along a direction."""
   core = CORES[name]
   variables = random_parameters(core, 0.3)
   weights = summed_by(core, variables, long_inputs)
@@ -525,7 +525,7 @@ def test_gradients_stay_bounded(name, long_inputs):
 @pytest.mark.slow
 @every_core
 def test_second_derivatives_of_cores(name):
-  """Those of plain JAX, over either scan, in double precision."""
+  """Compares them with plain JAX's, over either scan, in double precision."""
   core = CORES[name]
   with jax.enable_x64(True):
     inputs = np.random.default_rng(9).normal(size=(3, 2, WIDTH))
@@ -562,7 +562,7 @@ def plain_scan(step, weights, carry, inputs):
 
 
 def refusal(core, shape, carry=None) -> str:
-  """The message of a first call, which comes before anything is compiled."""
+  """Returns the message of a first call, which comes before compiling."""
   with pytest.raises(ValueError) as e:
     carry = fresh(core, *shape[:-1]) if carry is None else carry
     jax.eval_shape(
@@ -738,7 +738,7 @@ def test_settings_that_make_no_sense_are_refused(name, settings, words):
 
 
 def sizes_of(core: nn.RNNCellBase) -> list[str]:
-  """Names of a core's sizes: its settings that are whole numbers."""
+  """Lists the names of a core's sizes: its settings that are whole numbers."""
   return [
     field.name
     for field in dataclasses.fields(core)

@@ -51,7 +51,7 @@ EDGES = {
 
 @functools.partial(jax.jit, static_argnums=0)
 def _derivatives(equation, x, directions):
-  """The value, its gradient, and the gradient of a slope."""
+  """Returns the value, its gradient, and the gradient of a slope."""
 
   def total(*x):
     made = equation(*x)
@@ -126,7 +126,7 @@ def test_nothing_is_written_out_unless_asked_for():
 
 
 def test_one_compiled_function_serves_in_both_modes():
-  """What JAX kept of one mode is not what the other one gets."""
+  """Checks that each mode gets its own compiled function."""
   square = jax.jit(lambda x: scan.product(x, x).sum())
   x = jnp.array([[1.0, 2.0], [3.0, 5.0]])
   expected = jax.grad(lambda x: (x @ x).sum())(x)
@@ -152,7 +152,7 @@ def test_forward_mode_names_the_switch(transform):
 
 
 def test_second_derivatives_of_a_coin_flip():
-  """d2/dl2 log p(x) = -p (1 - p), of the only derivative given by hand."""
+  """Checks d2/dl2 log p(x) = -p (1 - p), the only derivative given by hand."""
   logits = jnp.array([-30.0, -2.0, 0.0, 0.5, 30.0])
 
   def likelihood(logit):

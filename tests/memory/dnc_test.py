@@ -32,7 +32,7 @@ def make(**settings) -> DNC:
 
 
 def linear_parts(core: DNC) -> dict[str, tuple[int, ...]]:
-  """What the linear map of h_t holds, in this order."""
+  """Lists the parts of the linear map of h_t, in order."""
   r, w = core.read_heads, core.write_heads
   keys = {'read_keys': (r, WORD), 'write_vectors': (w, WORD)}
   return {
@@ -54,7 +54,7 @@ def random_parameters(core: DNC) -> dict:
 
 @pytest.fixture(scope='module')
 def inputs() -> np.ndarray:
-  """One sequence [T, Z + A]."""
+  """Draws one sequence [T, Z + A]."""
   return np.random.default_rng(1).normal(size=(STEPS, WIDTH))
 
 
@@ -62,7 +62,7 @@ def inputs() -> np.ndarray:
 
 
 def slow_interface(core, parameters, h, x, tag):
-  """What is asked, by name and activated, and the new tag."""
+  """Computes the interface, by name and activated, and the new tag."""
   asked = cut(linear_parts(core), affine(parameters['linear'], h))
   squash = plain_loops.squash(core)
   asked['write_keys'] = squash(asked['write_keys'])
@@ -82,7 +82,7 @@ def slow_interface(core, parameters, h, x, tag):
 
 
 def slow_allocation(usage):
-  """a_t over the free list, usage kept above 1e-6."""
+  """Computes a_t over the free list, usage raised to 1e-6."""
   usage = [1e-6 + (1 - 1e-6) * u for u in usage]
   free_list = sorted(range(SLOTS), key=lambda slot: (usage[slot], slot))
   weights, product = np.zeros(SLOTS), 1.0
@@ -93,7 +93,7 @@ def slow_allocation(usage):
 
 
 def slow_write(before, asked):
-  """Usage, write weights, memory, link and precedence after the write."""
+  """Returns usage, write weights, memory, link and precedence, written."""
   usage = np.zeros(SLOTS)
   for slot in range(SLOTS):
     written = 1 - math.prod(1 - w[slot] for w in before['write_weights'])
@@ -137,7 +137,7 @@ def slow_write(before, asked):
 
 
 def slow_read(memory, link, last_weights, asked):
-  """Read weights [R, N] and reads [R, W]."""
+  """Computes read weights [R, N] and reads [R, W]."""
   weights = []
   for head, modes in enumerate(asked['read_modes']):
     last, count = last_weights[head], len(link)
@@ -153,7 +153,7 @@ def slow_read(memory, link, last_weights, asked):
 
 
 def slow_dnc(core, variables, inputs):
-  """What every step leaves in the carry, by name, and its context."""
+  """Yields the carry of every step by name, and its context."""
   parameters, r, w = variables['params'], core.read_heads, core.write_heads
   cell, h = np.zeros(CONTROLLER), np.zeros(CONTROLLER)
   state = {
@@ -232,7 +232,7 @@ def test_parameters_are_those_of_its_layers(inputs, settings):
 
 @pytest.fixture(scope='module')
 def moment():
-  """A state amid a sequence, and what is asked, for two write heads."""
+  """Makes a state amid a sequence and an interface, for two write heads."""
   generator = np.random.default_rng(3)
   core = make(read_heads=2, write_heads=2)
   state = core.initialize_carry(jax.random.key(0), (WIDTH,))
@@ -312,7 +312,7 @@ def test_the_core_hands_its_settings_on(monkeypatch, reads, usage_gradient):
 
 
 def initial(core: DNC, choose=lambda parameters: parameters) -> dict:
-  """Parameters at the start; only those that `choose` takes are computed."""
+  """Returns initial parameters; only those that `choose` takes are computed."""
 
   @jax.jit
   def compute(key):

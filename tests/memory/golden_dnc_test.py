@@ -21,7 +21,7 @@ STATES = ('dnc_access', 'dnc_access_zero_state')
 
 
 def heads_of(load, name):
-  """The reference arrays for one and for two write heads."""
+  """Yields the reference arrays for one and for two write heads."""
   reference = load(name)
   return [(heads, reference.under(f'w{heads}_')) for heads in HEADS]
 
@@ -77,7 +77,7 @@ def used(usage, write, free, read, cotangent):
 
 
 def through_access(usage_gradient):
-  """The gradient of a step's usage by the write weights before it."""
+  """Returns the gradient of a step's usage by the write weights before it."""
 
   def gradient(usage, write, free, read, cotangent):
     state = blank(usage, write, read)
@@ -100,7 +100,7 @@ stopped, flowing = through_access(False), through_access(True)
 
 
 def blank(usage, write, read):
-  """A state of slots of two words in which nothing is stored."""
+  """Makes a state of slots of two words in which nothing is stored."""
   *batch, heads, slots = write.shape
   return DNCState(
     controller=(),
@@ -118,7 +118,7 @@ def blank(usage, write, read):
 
 
 def ask_nothing(free, heads):
-  """What asks to free slots and for nothing else."""
+  """Makes an interface that frees slots and does nothing else."""
   batch, readers = free.shape[:-1], free.shape[-1]
   words = jnp.zeros((*batch, heads, 2))
   return DNCInterface(
@@ -208,7 +208,7 @@ def test_allocation_of_several_write_heads(load):
 
 
 def link_all(write_weights, read_weights):
-  """All steps of links from none, time in front."""
+  """Returns all steps of links from none, time in front."""
 
   def step(carry, weights):
     link, precedence = carry
@@ -267,7 +267,7 @@ STEP = {**STATE, 'reads': 'read_words'}
 
 
 def initial(reference):
-  """The state before step 0, [B, ...]."""
+  """Makes the state before step 0, [B, ...]."""
   known = {name: reference[f'init_{key}'] for name, key in STATE.items()}
   reads = np.zeros_like(reference['read_words'][0])
   return DNCState(
@@ -276,7 +276,7 @@ def initial(reference):
 
 
 def previous(reference):
-  """The recorded state before each step, [T, B, ...]."""
+  """Returns the recorded state before each step, [T, B, ...]."""
   first = initial(reference)
 
   def before(name, key):
@@ -300,7 +300,7 @@ RAW = (
 
 
 def raw_of(reference, heads):
-  """The outputs of the controller's linear layers, heads apart."""
+  """Returns the outputs of the controller's linear layers, heads apart."""
   raw = {name: reference[f'raw_{name}'] for name in RAW}
   readers = raw['free_gate'].shape[-1]
   counts = {'read_keys': readers, 'read_mode': readers, 'write_keys': heads}
@@ -311,7 +311,7 @@ def raw_of(reference, heads):
 
 
 def activated(raw):
-  """The interface; the reference's modes are backward, forward, content."""
+  """Makes the interface; recorded modes are backward, forward, content."""
   heads = raw['write_gate'].shape[-1]
   modes = jax.nn.softmax(raw['read_mode'])
   backward, forward, by_content = jnp.split(modes, [heads, 2 * heads], axis=-1)
@@ -335,7 +335,7 @@ read_first = functools.partial(access, reads='before')
 
 
 def all_steps(state, asked):
-  """All steps from the first state on, each with T in front."""
+  """Runs all steps from the first state on, each with T in front."""
 
   def step(state, asked):
     state = access(state, asked)._replace(gates=())
@@ -345,7 +345,7 @@ def all_steps(state, asked):
 
 
 def pieces(state, asked, usage, link, memory):
-  """What goes into a step, from what was recorded of it."""
+  """Returns a step's arguments from its record."""
   gates = asked.gates
   forward, backward = allocation.follow_links(link, state.read_weights)
   return {
@@ -364,12 +364,12 @@ def pieces(state, asked, usage, link, memory):
 
 
 def asked_of(reference, heads):
-  """What is asked of the memory at each step, [T, B, ...]."""
+  """Returns the interface of each step, [T, B, ...]."""
   return in_double(activated, raw_of(reference, heads))
 
 
 def each_case(load):
-  """Number of write heads and reference of all recorded sequences."""
+  """Yields number of write heads and reference of all recorded sequences."""
   return [case for name in STATES for case in heads_of(load, name)]
 
 
@@ -444,7 +444,7 @@ def test_modes_in_the_order_backward_forward_content_read_elsewhere(load):
 
 
 def oneplus_strengths(raw):
-  """The paper's strengths; the reference's are one less."""
+  """Returns the paper's strengths; the reference's are one less."""
   return {
     name: interface.strengthen(raw[name], 'oneplus')
     for name in ('read_strengths', 'write_strengths')
@@ -462,7 +462,7 @@ def test_strengths_of_at_least_one_point_elsewhere(load):
 
 
 def weights_before(asked, parts):
-  """Read weights before the write, mode after mode."""
+  """Computes read weights before the write, mode after mode."""
   heads = asked.gates.write.shape[-1]
   modes = asked.gates.read_modes
   weights = modes[..., heads, None] * parts['read_content_weights']

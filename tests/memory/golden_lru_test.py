@@ -23,7 +23,7 @@ PROGRAMS = {'mann_cell_': 'before', 'mann_cell_2_': 'after'}
 
 
 def heads_of(load, name):
-  """Each number of heads with its reference."""
+  """Yields each number of heads with its reference."""
   reference = load(name)
   assert reference['h1_gamma'] == reference['h2_gamma'] == DECAY
   return [(heads, reference.under(f'h{heads}_')) for heads in (1, 2)]
@@ -41,7 +41,7 @@ STEP = {
 
 
 def state_of(memory, read_weights, usage):
-  """A state that last read there."""
+  """Makes a state that last read there."""
   return LRUState(
     controller=(),
     memory=memory,
@@ -61,7 +61,7 @@ def initial(reference):
 
 
 def previous(reference, record):
-  """The recorded state before each step, [T, B, ...]."""
+  """Returns the recorded state before each step, [T, B, ...]."""
   names = ('memory', 'w_read', 'usage')
   return state_of(
     *(
@@ -72,7 +72,7 @@ def previous(reference, record):
 
 
 def asked_of(reference, write_vectors='keys'):
-  """What is asked of the memory at each step, [T, B, ...]."""
+  """Returns the interface of each step, [T, B, ...]."""
   keys = reference['keys']
   if write_vectors == 'keys':
     gates = in_double(jax.nn.sigmoid, reference['alpha_raw'])
@@ -93,7 +93,7 @@ ACCESS = {
 
 def steps_from(reads):
   def all_steps(state, asked):
-    """All steps from the first state on, each with T in front."""
+    """Runs all steps from the first state on, each with T in front."""
 
     def step(state, asked):
       state = access(state, asked, reads=reads)._replace(gates=())
@@ -108,7 +108,7 @@ ALL_STEPS = {reads: steps_from(reads) for reads in ('before', 'after')}
 
 
 def mark(usage, count):
-  """The least used slot [..., N], and all `count` of them [..., N]."""
+  """Returns the least used slot [..., N], and all `count` of them [..., N]."""
   slots = allocation.least_used(usage, count)
   return slots[..., 0, :], slots.sum(-2)
 
@@ -117,7 +117,7 @@ MARK = {count: functools.partial(mark, count=count) for count in range(1, 6)}
 
 
 def weigh(keys, memory):
-  """The paper's read weights [..., n, N], of strength one."""
+  """Computes the paper's read weights [..., n, N], of strength one."""
   strengths = np.ones(keys.shape[:-1])
   return in_double(addressing.content_weights, keys, memory, strengths)
 
@@ -126,7 +126,7 @@ update_usage = functools.partial(allocation.decayed_usage, decay=DECAY)
 
 
 def shrinks(keys, memory, inside=1e-6, beside=1e-6):
-  """What epsilons inside the norms and beside them make of the cosine."""
+  """Computes the cosine with epsilons inside the norms and beside them."""
   keys, slots = (np.square(x).sum(-1) for x in (keys, memory))
   keys, slots = keys[..., :, None], slots[..., None, :]
   norms = np.sqrt(keys + inside) * np.sqrt(slots + inside)
@@ -137,7 +137,7 @@ def shrinks(keys, memory, inside=1e-6, beside=1e-6):
 
 
 def paper_cases(load, ties):
-  """When it reads, number of heads, reference, and record of exactly n."""
+  """Yields when it reads, number of heads, reference, and record."""
   for name in PAPER:
     full = f'{name}_initial_state_ties' if ties else name
     for heads, reference in heads_of(load, full):
@@ -170,7 +170,7 @@ def test_all_steps_of_the_paper_from_the_first_state(load):
 
 
 def compare_least_used(record, state, asked, reads, heads):
-  """The parts of a step that find and clear slots, tightly."""
+  """Compares the parts of a step that find and clear slots, tightly."""
   first, all_of_them = in_double(MARK[heads], state.usage)
   record.agrees('w_least_used', all_of_them)
   record.agrees('lu_index', first.argmax(-1))
@@ -180,7 +180,7 @@ def compare_least_used(record, state, asked, reads, heads):
 
 
 def compare_reading(record, state, asked, reads):
-  """The parts of a step that read, tightly: no epsilon and no ties matter."""
+  """Compares the parts of a step that read, tightly: no epsilon, no ties."""
   source = record['memory'] if reads == 'after' else state.memory
   keys, slots = long(asked.keys), long(source)
   record.agrees(
@@ -310,7 +310,7 @@ def test_addressing_one_memory_and_reading_another_is_another_read(load):
 
 
 def backwards(state):
-  """A state whose slots are in the opposite order."""
+  """Returns a state whose slots are in the opposite order."""
   return state._replace(
     memory=state.memory[..., ::-1, :],
     usage=state.usage[..., ::-1],
@@ -356,7 +356,7 @@ def test_read_weights_through_ties_differ_by_the_epsilon_alone(load):
 
 
 def one_shot(load):
-  """The references of ntm-one-shot for one head and for two."""
+  """Yields the references of ntm-one-shot for one head and for two."""
   cases = heads_of(load, 'lru_ntm_one_shot')
   return [
     (
@@ -382,7 +382,7 @@ def test_one_head_that_writes_a_vector_of_its_own(load):
 
 
 def slots_apart(state, asked):
-  """Write weights whose heads each have one least used slot to themselves."""
+  """Computes write weights; each head has one least used slot of its own."""
   slots = allocation.least_used(state.usage, 2)
   return addressing.interpolate(asked.gates, state.read_weights, slots)
 

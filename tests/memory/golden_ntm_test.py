@@ -24,7 +24,7 @@ SLOTS = 6
 
 
 def head_of(reference):
-  """The head of ntm_addressing, [B, 1, ...]."""
+  """Returns the head of ntm_addressing, [B, 1, ...]."""
   return NTMHead(
     keys=reference['key'][:, None],
     strengths=reference['beta'][:, None],
@@ -35,7 +35,7 @@ def head_of(reference):
 
 
 def stages(memory, weights_tm1, head):
-  """Everything on the way to the weights, [B, N] each."""
+  """Computes each stage on the way to the weights, [B, N]."""
   by_content = addressing.content_weights(head.keys, memory, head.strengths)
   gated = addressing.interpolate(head.gates, by_content, weights_tm1)
   shifted = addressing.shift(gated, head.shifts)
@@ -78,7 +78,7 @@ def test_an_epsilon_of_one_in_a_thousand_only_shrinks_the_cosine(load):
 
 
 def later_stages(by_content, weights_tm1, head):
-  """From given content weights on, [B, 1, N]."""
+  """Continues from given content weights, [B, 1, N]."""
   gated = addressing.interpolate(head.gates, by_content, weights_tm1)
   shifted = addressing.shift(gated, head.shifts)
   sharpened = addressing.sharpen(shifted, head.powers)
@@ -115,7 +115,7 @@ WRITE = ('memory_prev', 'write_weights', 'erase_vectors', 'add_vectors')
 
 
 def write_head_after_head(memory, weights, erase, add):
-  """Every head erases and adds before the next one does."""
+  """Lets every head erase and add before the next one does."""
   for head in range(weights.shape[-2]):
     one = slice(head, head + 1)
     memory = addressing.erase_and_add(
@@ -178,7 +178,7 @@ ACTIVATIONS = {'identity': 'pytorch_ntm_', 'tanh': 'collier_ntm_'}
 
 
 def raw_head(raw, kind, activation):
-  """A head's parts [..., 1, P], [..., 1], activated."""
+  """Activates a head's parts [..., 1, P], [..., 1]."""
   return NTMHead(
     keys=interface.activate(raw[f'{kind}_key'], activation)[..., None, :],
     strengths=interface.strengthen(raw[f'{kind}_beta'], 'softplus'),
@@ -203,13 +203,13 @@ ACTIVATE = {
 
 
 def asked_of(reference, activation):
-  """What is asked of the memory at each step, [T, B, ...]."""
+  """Returns the interface of each step, [T, B, ...]."""
   raw = {name: reference[f'raw_{name}'] for name in RAW}
   return in_double(ACTIVATE[activation], raw)
 
 
 def state_of(memory, read_weights, write_weights):
-  """A state of one head of each kind that last pointed there."""
+  """Makes a state of one head of each kind that last pointed there."""
   weights = read_weights[..., None, :]
   return NTMState(
     controller=(),
@@ -230,7 +230,7 @@ def initial(reference):
 
 
 def previous(reference, program):
-  """The recorded state before each step, [T, B, ...]."""
+  """Returns the recorded state before each step, [T, B, ...]."""
   names = ('memory', 'w_read', 'w_write')
   return state_of(
     *(
@@ -241,7 +241,7 @@ def previous(reference, program):
 
 
 def all_steps(state, asked):
-  """All steps from the first state on, each with T in front."""
+  """Runs all steps from the first state on, each with T in front."""
 
   def step(state, asked):
     state = access(state, asked)._replace(read_gates=(), write_gates=())
@@ -258,7 +258,7 @@ def compare_step(program, state, tolerance):
 
 
 def step_cases(load):
-  """Activation, the recorded steps, and one program's record of them."""
+  """Yields activation, recorded steps, and one program's record of them."""
   reference = load('ntm_step')
   for activation, program in ACTIVATIONS.items():
     for prefix in (f'{activation}_', program):
@@ -279,7 +279,7 @@ def test_all_steps_from_the_first_state(load):
 
 
 def with_long_vectors(state, asked):
-  """Read and write weights [..., 1, N] in which no epsilon matters."""
+  """Computes read and write weights [..., 1, N] in which no epsilon matters."""
   heads = (asked.read, asked.write)
   read, write = (head._replace(keys=long(head.keys)) for head in heads)
   memory = long(state.memory)
@@ -332,7 +332,7 @@ def test_reads_after_the_write_see_the_memory_after_it(load):
 
 
 def ring_head(reference):
-  """The head of gtmm_ring_memory, [T, B, 1, ...]."""
+  """Returns the head of gtmm_ring_memory, [T, B, 1, ...]."""
   raw = {
     f'read_{part}': reference[f'raw_{part}']
     for part in ('key', 'beta', 'gate', 'shift', 'gamma')
@@ -349,7 +349,7 @@ def before_each_step(first, recorded):
 
 
 def ring_state(reference):
-  """Recorded memory and read weights before each step."""
+  """Returns the recorded memory and read weights before each step."""
   memory = before_each_step(reference['init_memory'], reference['memory'])
   weights = before_each_step(reference['init_w_read'], reference['w_read'])
   return memory, weights[..., None, :]

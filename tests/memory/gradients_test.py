@@ -41,7 +41,7 @@ class _Remover(ast.NodeTransformer):
 
 @pytest.fixture(scope='module')
 def plain(tmp_path_factory):
-  """The package of cores without gradients.py and all that names it."""
+  """Imports the package of cores without gradients.py and all that names it."""
   folder = tmp_path_factory.mktemp('copy')
   (folder / 'plain_memory').mkdir()
   removed = 0

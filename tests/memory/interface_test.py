@@ -37,7 +37,7 @@ def make(latent: int = LATENT, **settings) -> Interface:
 
 @pytest.fixture(scope='module')
 def asked() -> dict:
-  """h [B, H], inputs [B, I] and tag_{t-1} [B, W - Z], in float32."""
+  """Draws h [B, H], inputs [B, I] and tag_{t-1} [B, W - Z], in float32."""
   generator = np.random.default_rng(0)
   shapes = {
     'h': (2, HIDDEN),
@@ -73,7 +73,7 @@ def affine(variables, name, x):
 
 
 def pairs(parts: Parts) -> list[tuple[Part, jax.Array]]:
-  """Each part with its array, in the order of the fields."""
+  """Pairs each part with its array, in the order of the fields."""
   assert type(parts) is Parts
   assert parts.left_out is None
   return [
@@ -84,7 +84,7 @@ def pairs(parts: Parts) -> list[tuple[Part, jax.Array]]:
 
 
 def assert_parts_are(parts: Parts, flat: np.ndarray) -> None:
-  """Every part is the next piece of the linear map, in its shape."""
+  """Checks that each part is the next piece of the linear map, in its shape."""
   for part, array in pairs(parts):
     size = int(np.prod(part.shape))
     expected = flat[:, :size].reshape(2, *part.shape)

@@ -32,7 +32,7 @@ def make(**settings) -> Introspective:
 
 
 def random_parameters(attention: str = 'linear', scale: float = 1.0) -> dict:
-  """Float64 parameters of every layer by name, as large as `scale`."""
+  """Draws float64 parameters of every layer by name, as large as `scale`."""
   generator = np.random.default_rng(0)
   per_head = 2 if attention == 'gaussian' else SLOTS
 
@@ -57,7 +57,7 @@ def in_single(tree):
 
 
 def scan(core, variables, inputs):
-  """All states and contexts of inputs [T, ..., I], each with T in front."""
+  """Returns all states and contexts of inputs [T, ..., I], T in front."""
 
   def body(carry, x):
     carry, context = core.apply(variables, carry, x)
@@ -74,7 +74,7 @@ step = jax.jit(Introspective.apply, static_argnums=0)
 
 @pytest.fixture(scope='module')
 def inputs() -> np.ndarray:
-  """Sequences [T, B, Z + A]."""
+  """Draws sequences [T, B, Z + A]."""
   return np.random.default_rng(1).normal(size=(STEPS, BATCH, WIDTH))
 
 
@@ -95,7 +95,7 @@ def affine(parameters, name, x):
 
 
 def slow_weights(attention: str, raw: np.ndarray, slots: list[int]):
-  """One head's weights [N]; `slots` are those that hold something."""
+  """Computes one head's weights [N]; `slots` are those that hold a latent."""
   weights = np.zeros(SLOTS)
   for n in slots:
     if attention == 'linear':
@@ -110,7 +110,7 @@ def slow_weights(attention: str, raw: np.ndarray, slots: list[int]):
 
 
 def slow_introspective(variables, inputs, attention, order, stores_first):
-  """For each step: {slot: latent}, weights [R, N], gates [R, Z], context."""
+  """Yields each step's {slot: latent}, weights, gates [R, Z] and context."""
   parameters = variables['params']
   cell, h = np.zeros(CONTROLLER), np.zeros(CONTROLLER)
   arrived = []

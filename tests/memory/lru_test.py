@@ -35,7 +35,7 @@ def writes_key(core: LRU) -> bool:
 
 
 def linear_parts(core: LRU) -> dict[str, tuple[int, ...]]:
-  """What the linear map of h_t holds, in this order."""
+  """Lists the parts of the linear map of h_t, in order."""
   heads = core.read_heads
   parts = {}
   if not core.latent_size:
@@ -54,7 +54,7 @@ def random_parameters(core: LRU) -> dict:
 
 @pytest.fixture(scope='module')
 def inputs() -> np.ndarray:
-  """One sequence [T, Z + A]."""
+  """Draws one sequence [T, Z + A]."""
   return np.random.default_rng(1).normal(size=(STEPS, WIDTH))
 
 
@@ -62,7 +62,7 @@ def inputs() -> np.ndarray:
 
 
 def slow_interface(core, parameters, h, x, tag):
-  """Raw parts by name with keys and written vectors made, and the new tag."""
+  """Returns raw parts, keys and written vectors by name, and the new tag."""
   raw = cut(linear_parts(core), affine(parameters['linear'], h))
   if not core.latent_size:
     squash = plain_loops.squash(core)
@@ -77,7 +77,7 @@ def slow_interface(core, parameters, h, x, tag):
 
 
 def slow_write(memory, usage, read_weights, gates, vectors):
-  """Memory and write weights: Santoro et al. 2016, eqs. 6 to 8."""
+  """Computes memory and write weights: Santoro et al. 2016, eqs. 6 to 8."""
   order = sorted(range(SLOTS), key=lambda slot: (usage[slot], slot))
   marked = [float(slot in order[: len(gates)]) for slot in range(SLOTS)]
   memory = memory.copy()
@@ -93,7 +93,7 @@ def slow_write(memory, usage, read_weights, gates, vectors):
 
 
 def slow_read(memory, keys, strengths):
-  """Weights and reads of every head: Santoro et al. 2016, eqs. 2 to 4."""
+  """Computes weights and reads of all heads: Santoro et al. 2016, eqs. 2-4."""
   weights = []
   for key, strength in zip(keys, strengths, strict=True):
     weights.append(by_content(memory, key, strength))
@@ -102,7 +102,7 @@ def slow_read(memory, keys, strengths):
 
 
 def slow_lru(core, variables, inputs):
-  """What every step leaves in the carry, by name, and its context."""
+  """Yields the carry of every step by name, and its context."""
   parameters, heads = variables['params'], core.read_heads
   cell, h = np.zeros(CONTROLLER), np.zeros(CONTROLLER)
   memory = parameters.get('initial_memory', np.full((SLOTS, WORD), 1e-6))
@@ -167,7 +167,7 @@ SETTINGS = [
 
 
 def by_slot(state: dict) -> np.ndarray:
-  """All that there is of every slot, [N, ...], whatever the order of slots."""
+  """Returns all of every slot, [N, ...], whatever the order of slots."""
   columns = [
     state['memory'],
     np.reshape(state['usage'], (SLOTS, 1)),
@@ -215,7 +215,7 @@ def test_parameters_are_those_of_its_layers(inputs, settings):
 
 
 def random_state(generator: np.random.Generator, core: LRU):
-  """A state amid a sequence whose usages are all different."""
+  """Makes a state amid a sequence whose usages are all different."""
   carry = core.initialize_carry(jax.random.key(0), (WIDTH,))
   weights = generator.dirichlet(np.ones(SLOTS), size=core.read_heads)
   return carry._replace(
@@ -287,7 +287,7 @@ def test_slots_that_tie_are_written_from_the_lowest_index_on():
 
 
 def initial(core: LRU, choose=lambda parameters: parameters) -> dict:
-  """Parameters at the start; only those that `choose` takes are computed."""
+  """Returns initial parameters; only those that `choose` takes are computed."""
 
   @jax.jit
   def compute(key):

@@ -33,7 +33,7 @@ def sigmoid(x: float) -> float:
 
 
 def slow_lstm(variables, inputs: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-  """Cells and outputs [T, H] of one sequence [T, I], unit after unit."""
+  """Computes cells and outputs [T, H] of one sequence [T, I], unit by unit."""
   kernel, bias = variables['params']['kernel'], variables['params']['bias']
   cell, hidden = np.zeros(SIZE), np.zeros(SIZE)
   cells, outputs = [], []
@@ -56,7 +56,7 @@ def slow_lstm(variables, inputs: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 @jax.jit
 def scan(variables, inputs):
-  """Last state and outputs [T, ..., H] of inputs [T, ..., I]."""
+  """Returns the last state and outputs [T, ..., H] of inputs [T, ..., I]."""
   core = LSTM(SIZE)
   carry = core.initialize_carry(jax.random.key(0), inputs.shape[1:])
   carry = contract.in_dtype(carry, inputs.dtype)

@@ -31,7 +31,7 @@ def make(**settings) -> NTM:
 
 
 def linear_parts(core: NTM) -> dict[str, tuple[int, ...]]:
-  """What the linear map of h_t holds, in this order."""
+  """Lists the parts of the linear map of h_t, in order."""
   shifts = 2 * core.shift_range + 1
   parts = {}
   if not core.latent_size:
@@ -53,7 +53,7 @@ def random_parameters(core: NTM) -> dict:
 
 @pytest.fixture(scope='module')
 def inputs() -> np.ndarray:
-  """One sequence [T, Z + A]."""
+  """Draws one sequence [T, Z + A]."""
   return np.random.default_rng(1).normal(size=(STEPS, WIDTH))
 
 
@@ -61,7 +61,7 @@ def inputs() -> np.ndarray:
 
 
 def slow_address(memory, last, key, strength, gate, shifts, power):
-  """Weights [N] of one head: Graves et al. 2014, eqs. 5 to 9."""
+  """Computes weights [N] of one head: Graves et al. 2014, eqs. 5 to 9."""
   gated = gate * by_content(memory, key, strength) + (1 - gate) * last
   moved = np.zeros(SLOTS)
   for slot, weight in enumerate(gated):
@@ -72,7 +72,7 @@ def slow_address(memory, last, key, strength, gate, shifts, power):
 
 
 def slow_heads(core, raw, kind, keys):
-  """The arguments of `slow_address` that each head of one kind asks for."""
+  """Yields the arguments of `slow_address` for each head of one kind."""
   for head, key in enumerate(keys):
     strength = softplus(raw[f'{kind}_strengths'][head])
     shifts = np.exp(raw[f'{kind}_shifts'][head])
@@ -86,7 +86,7 @@ def slow_heads(core, raw, kind, keys):
 
 
 def slow_interface(core, parameters, h, x, tag):
-  """Raw parts by name with keys and add vectors made, and the new tag."""
+  """Returns raw parts by name, keys and add vectors made, and the new tag."""
   raw = cut(linear_parts(core), affine(parameters['linear'], h))
   squash = plain_loops.squash(core)
   raw['write_keys'] = squash(raw['write_keys'])
@@ -100,7 +100,7 @@ def slow_interface(core, parameters, h, x, tag):
 
 
 def slow_ntm(core, variables, inputs):
-  """What every step leaves in the carry, by name, and its context."""
+  """Yields the carry of every step by name, and its context."""
   parameters = variables['params']
   cell, h = np.zeros(CONTROLLER), np.zeros(CONTROLLER)
   memory = parameters.get('initial_memory', np.full((SLOTS, WORD), 1e-6))
@@ -200,7 +200,7 @@ def test_parameters_are_those_of_its_layers(inputs, settings):
 
 
 def initial(core: NTM, choose=lambda parameters: parameters) -> dict:
-  """Parameters at the start; only those that `choose` takes are computed."""
+  """Returns initial parameters; only those that `choose` takes are computed."""
 
   @jax.jit
   def compute(key):

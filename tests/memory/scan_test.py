@@ -16,7 +16,7 @@ _close = functools.partial(np.testing.assert_allclose, rtol=1e-9, atol=1e-12)
 
 
 def _step(weights, carry, inputs):
-  """Products of several kinds; a count; a kernel that is used twice."""
+  """Makes products of several kinds, and counts; uses a kernel twice."""
   hidden, count = carry
   given = jnp.concatenate([inputs['x'], hidden], axis=-1)
   hidden = jnp.tanh(scan.product(given, weights['first']) + weights['bias'])
@@ -90,7 +90,7 @@ def test_values_and_gradients_are_those_of_a_plain_scan(rows):
 
 
 def test_it_may_be_batched():
-  """Over weights, as replicas are, and gradients of each are its own."""
+  """Maps over weights, as over replicas; each gets its own gradients."""
   with jax.enable_x64(True):
     weights, carry, inputs = _arguments()
     many = jax.tree.map(lambda leaf: np.stack([leaf, leaf + leaf]), weights)
@@ -113,7 +113,7 @@ def test_it_may_be_batched():
 
 
 def test_gradients_of_products_are_made_after_the_scan():
-  """No weight's gradient is added to at each step: one product makes it."""
+  """Checks that one product makes a weight's gradient, not a sum over steps."""
   weights, carry, inputs = _arguments()
   arguments = jax.tree.map(jnp.asarray, (weights, carry, inputs))
   shape = f'f32[{_IN + _HIDDEN},{_HIDDEN}]'
@@ -129,7 +129,7 @@ def test_gradients_of_products_are_made_after_the_scan():
 
 
 def _within(transform):
-  """A step whose second product is made inside of a transformation."""
+  """Returns a step whose second product is inside of a transformation."""
 
   def step(weights, carry, x):
     hidden = jnp.tanh(scan.product(x, weights['first']) + carry)
@@ -140,7 +140,7 @@ def _within(transform):
 
 
 def _scanned(scan):
-  """A function of x and a kernel, twice in a scan over time."""
+  """Returns a function of x and a kernel, twice in a scan over time."""
   return lambda f: (
     lambda x, kernel: scan(
       lambda kernel, carry, _: (f(carry, kernel), None), kernel, x, jnp.zeros(2)
@@ -163,7 +163,7 @@ TRANSFORMS = {
 
 
 def _first(scan, step, *arguments):
-  """The gradient of a loss."""
+  """Returns the gradient of a loss."""
 
   def loss(*arguments):
     carry, made = scan(step, *arguments)
@@ -173,7 +173,7 @@ def _first(scan, step, *arguments):
 
 
 def _second(scan, step, *arguments):
-  """The gradient of the sum of squares of the gradient."""
+  """Returns the gradient of the sum of squares of the gradient."""
 
   def norm(*arguments):
     first = _first(scan, step, *arguments)
@@ -206,7 +206,7 @@ def test_a_step_may_hold_any_transformation(name):
 
 
 def test_kernels_may_be_made_of_more_than_weights():
-  """Of the carry, of the inputs, or of a number, beside one of weights."""
+  """Uses kernels of carry, inputs, or a number, beside one of weights."""
 
   def step(weights, carry, x):
     kernel = weights['second'] * jnp.exp(carry.mean())
@@ -255,7 +255,7 @@ def test_outside_of_such_a_scan_products_are_plain():
 
 @pytest.mark.parametrize('name', presets.MODELS)
 def test_models_multiply_by_weights_in_no_other_way(name):
-  """Every product with a weight in a step is made once, after the scan."""
+  """Checks that weights' gradients in a step are made once, after the scan."""
   model = build.temporal_vae(name, presets.SMALL, (8, 8, 1), frames=4)
   z = presets.SMALL.latent_size
   frames, condition, noise = (

@@ -32,7 +32,7 @@ def _arguments(core):
 
 
 def _gradient(core, is_written_out):
-  """Of a sum over the batch, by parameters and inputs."""
+  """Returns the gradient of a sum over the batch by parameters and inputs."""
 
   def loss(variables, carry, inputs):
     _, contexts = scan.scan(core.apply, variables, carry, inputs)
@@ -43,7 +43,7 @@ def _gradient(core, is_written_out):
 
 
 def _on_mesh(axes, gradient, arguments):
-  """A mesh, a compiled gradient, and its arguments where they lie."""
+  """Returns a mesh, a compiled gradient, and its arguments where they lie."""
   mesh = _mesh(axes)
   placed = [
     jax.device_put(each, NamedSharding(mesh, spec))
@@ -101,7 +101,7 @@ def test_gradients_of_a_shared_batch_are_those_of_one_device(
   ],
 )
 def test_a_shared_batch_has_gradients(name, way, is_written_out):
-  """JAX says which array is shared out in what way while it traces."""
+  """Checks the way that each array is shared out, while JAX traces."""
   core = CORES[name]
   gradient = _gradient(core, is_written_out)
   mesh, program, placed = WAYS[way](gradient, _arguments(core))
