@@ -19,7 +19,8 @@ WIDTH = LATENT + CONDITION
 WITHOUT = (
   (),
   ('age',),
-  ('arrival', 'shared_keys'),
+  ('arrival',),
+  ('shared_keys',),
   ('content',),
   ('controller_keys',),
   ('succession',),
@@ -65,6 +66,13 @@ def scan(core, variables, inputs):
 
 
 scan = jax.jit(scan, static_argnums=0)
+
+
+def run_in_double(core, inputs):
+  """Returns float64 parameters with their states and contexts."""
+  variables = random_parameters(core)
+  with jax.enable_x64(True):
+    return variables, *jax.tree.map(np.asarray, scan(core, variables, inputs))
 
 
 @pytest.fixture(scope='module')
@@ -196,9 +204,7 @@ def slow_associative(variables, inputs, core):
 )
 def test_equals_a_plain_loop(inputs, settings):
   core = make(**settings)
-  variables = random_parameters(core)
-  with jax.enable_x64(True):
-    states, contexts = jax.tree.map(np.asarray, scan(core, variables, inputs))
+  variables, states, contexts = run_in_double(core, inputs)
   assert contexts.dtype == np.float64
   close = {'rtol': 1e-9, 'atol': 1e-12}
   for b in range(BATCH):
@@ -215,10 +221,7 @@ def test_equals_a_plain_loop(inputs, settings):
 # Reads of some slots.
 
 
-@pytest.mark.parametrize('nearest', ['exact', 'approximate'])
-def test_reads_of_as_many_slots_as_there_are_equal_reads_of_all(
-  inputs, nearest
-):
+def test_reads_of_as_many_slots_as_there_are_equal_reads_of_all(inputs):
   every = make()
   variables = in_single(random_parameters(every))
   weights = np.random.default_rng(2).normal(size=(STEPS, BATCH, 8))
@@ -231,11 +234,13 @@ def test_reads_of_as_many_slots_as_there_are_equal_reads_of_all(
     gradient = jax.value_and_grad(total, (0, 1), has_aux=True)
     return gradient(variables, jnp.asarray(inputs, jnp.float32))
 
-  found, expected = run(make(top_k=SLOTS, nearest=nearest)), run(every)
-  for x, y in zip(
-    jax.tree.leaves(found), jax.tree.leaves(expected), strict=True
-  ):
-    np.testing.assert_allclose(x, y, rtol=1e-4, atol=1e-5)
+  expected = run(every)
+  for nearest in ('exact', 'approximate'):
+    jax.tree.map(
+      lambda x, y: np.testing.assert_allclose(x, y, rtol=1e-4, atol=1e-5),
+      run(make(top_k=SLOTS, nearest=nearest)),
+      expected,
+    )
 
 
 @pytest.mark.parametrize('nearest', ['exact', 'approximate'])
@@ -357,7 +362,7 @@ def test_at_the_start_what_went_before_counts_in_keys_as_a_latent_does(
   core = Associative(latent, slots=20, controller_size=controller)
   inputs = np.random.default_rng(7).normal(size=(20, 8, latent))
   carry = core.initialize_carry(jax.random.key(0), inputs.shape[1:])
-  variables = core.init(jax.random.key(1), carry, inputs[0])
+  variables = jax.jit(core.init)(jax.random.key(1), carry, inputs[0])
   _, contexts = scan(core, variables, inputs)
   kernel = variables['params']['key']['kernel']
   of_latent = inputs[-1] @ kernel[:latent]
@@ -381,8 +386,7 @@ def test_condition_reaches_keys_and_not_the_store(inputs):
 @pytest.mark.parametrize('part', PARTS)
 def test_what_is_left_out_is_left_out(inputs, part):
   core = make(without=(part,))
-  variables = in_single(random_parameters(core))
-  states, contexts = scan(core, variables, jnp.asarray(inputs, jnp.float32))
+  variables, states, contexts = run_in_double(core, inputs)
   np.testing.assert_allclose(states.shares.sum(-1), 1.0, rtol=1e-6)
   for index, name in enumerate(PARTS[:3]):
     assert np.all((states.shares[..., index] == 0) == (name == part))
@@ -403,7 +407,7 @@ def test_what_is_left_out_is_left_out(inputs, part):
 def _corrects_queries(core: Associative) -> bool:
   """Returns whether queries have a map of their own, not zero at the start."""
   carry = core.initialize_carry(jax.random.key(0), (WIDTH,))
-  variables = core.init(jax.random.key(1), carry, jnp.zeros(WIDTH))
+  variables = jax.jit(core.init)(jax.random.key(1), carry, jnp.zeros(WIDTH))
   kernel = variables['params']['situation']['kernel']
   return bool(np.any(kernel[:, -HEADS * KEY :]))
 

@@ -596,7 +596,8 @@ def test_narrow_inputs_are_refused(name, shape):
     ((1,), {}),
     ((4, 1), {}),
     ((4,), {'slots': 9}),
-    ((4,), {'slots': 1}),
+    # The LRU has as many slots as heads, or more.
+    ((4,), {'slots': 1, 'read_heads': 1}),
     ((4,), {'word_size': 6}),
   ],
 )

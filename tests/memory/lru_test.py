@@ -300,12 +300,12 @@ def initial(core: LRU, choose=lambda parameters: parameters) -> dict:
 
 def test_at_the_start_every_word_goes_to_a_slot_of_its_own(inputs):
   core = make(read_heads=1, latent_size=LATENT, strength='softplus')
-  variables = {'params': initial(core)}
+  variables, step = {'params': initial(core)}, jax.jit(core.apply)
   with jax.enable_x64(True):
     carry = core.initialize_carry(jax.random.key(0), inputs[0].shape)
     written = []
     for x in inputs[:SLOTS]:
-      carry, _ = core.apply(variables, carry, jnp.asarray(x))
+      carry, _ = step(variables, carry, jnp.asarray(x))
       assert carry.write_weights.max() > 0.8
       written.append(int(carry.write_weights.argmax()))
   assert sorted(written) == list(range(SLOTS))

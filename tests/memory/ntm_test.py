@@ -213,11 +213,11 @@ def initial(core: NTM, choose=lambda parameters: parameters) -> dict:
 
 def test_at_the_start_words_go_to_one_slot_after_the_other(inputs):
   core = make(latent_size=LATENT, strength='oneplus')
-  variables = {'params': initial(core)}
+  variables, step = {'params': initial(core)}, jax.jit(core.apply)
   with jax.enable_x64(True):
     carry = core.initialize_carry(jax.random.key(0), inputs[0].shape)
     for t in range(SLOTS):
-      carry, _ = core.apply(variables, carry, jnp.asarray(inputs[t]))
+      carry, _ = step(variables, carry, jnp.asarray(inputs[t]))
       assert np.all(carry.write_weights[:, (t + 1) % SLOTS] > 0.5), t
 
 
