@@ -59,7 +59,7 @@ def room(settings: Settings, device_megabytes: float | None) -> float:
 
 
 def limit(
-  settings: Settings, images: Any, device_megabytes: float | None
+  settings: Settings, images: Dataset, device_megabytes: float | None
 ) -> float | None:
   """Returns `room` for episodes in windows, and None otherwise.
 
@@ -70,7 +70,7 @@ def limit(
   return room(settings, device_megabytes)
 
 
-def first(images: Any) -> Any:
+def first(images: Dataset) -> Any:
   """Returns the images of the first training steps, on the host."""
   training = images.training
   return training.at(0) if isinstance(training, frames.Windows) else training
@@ -79,7 +79,7 @@ def first(images: Any) -> Any:
 class Training:
   """Training images on the devices: all of them, or one window of episodes."""
 
-  def __init__(self, layout: replicas.Layout, images: Any) -> None:
+  def __init__(self, layout: replicas.Layout, images: Dataset) -> None:
     """Takes the images of a run; moves nothing yet."""
     self._layout, self._images = layout, images
     self._window, self._placed = -1, None

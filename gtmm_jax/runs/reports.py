@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from gtmm_jax import checkpoints, records, replicas, train
-from gtmm_jax.runs import held_out, progress
+from gtmm_jax.runs import held_out, own_frames, progress
 from gtmm_jax.runs.run import Run
 from gtmm_jax.runs.settings import Settings
 
@@ -49,7 +49,7 @@ class Reports:
     return is_evaluated and not self._evaluation.is_compiled
 
   def add(
-    self, step: int, state: train.TrainState, images: Any
+    self, step: int, state: train.TrainState, images: own_frames.Training
   ) -> Sequence[str]:
     """Appends a line on training since the one before; returns its headlines.
 

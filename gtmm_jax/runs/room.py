@@ -10,6 +10,7 @@ from gtmm_jax import replicas
 from gtmm_jax.model import build
 from gtmm_jax.model.temporal_vae import TemporalVAE
 from gtmm_jax.runs.settings import Settings
+from gtmm_jax.tasks.sources.dataset import Dataset
 
 # Frames and their reconstructions are float32.
 _COPIES, _BYTES = 2, 4
@@ -20,7 +21,7 @@ def require_for_run(
   settings: Settings,
   length: int,
   model: TemporalVAE,
-  images: Any,
+  images: Dataset,
   layout: replicas.Layout,
 ) -> None:
   """Checks a lower bound of the memory that a training step needs.

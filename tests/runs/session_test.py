@@ -751,7 +751,7 @@ def test_a_class_that_a_part_of_the_digits_lacks_is_told(
     lambda *_: whole._replace(**{part: fewer}),
   )
   named = part.replace('_', '-'), ' and no '.join(map(str, lacking))
-  words = 'the {} ones there is no {}, which parity_recall'.format(*named)
+  words = 'the {} digits have no {}, which parity_recall'.format(*named)
   with pytest.raises(ValueError, match=words):
     prepare.prepare(_request(tmp_path / 'run', task='parity_recall'))
   assert not (tmp_path / 'run').exists()
