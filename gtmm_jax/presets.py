@@ -21,7 +21,7 @@ TASKS = (
   'rotation',
   'frames',
 )
-# What presets have for each of `MODELS`, and its value for other models.
+# Fields of presets with a value for each of `MODELS`, and for other models.
 BY_MODEL: Mapping[str, Any] = MappingProxyType(
   {
     'controller_size': 128,
@@ -258,7 +258,7 @@ def choose(name: str, channels: int) -> Preset:
 
 
 def for_model(preset: Preset, name: str, model: str) -> Any:
-  """Returns what a preset has for a model, one of one's own included.
+  """Returns a preset's value for a model, built-in or the user's.
 
   Args:
     preset: the preset.

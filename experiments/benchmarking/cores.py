@@ -204,7 +204,7 @@ def as_rows(
 def _cores(sizes: Sizes) -> dict[str, nn.Module]:
   """Makes every core as its own paper has it: no latents in words."""
   shared = {**sizes._asdict(), 'controller_size': CONTROLLER_SIZE}
-  # What these store are latents: words of W are latents of W.
+  # These store latents: a word of size W is a latent of size W.
   latents = {'latent_size': shared['word_size'], **shared}
   del latents['word_size']
   return {

@@ -1,4 +1,4 @@
-"""Measures what the machine can do, and how near to that a training step comes.
+"""Measures the machine's peak rate, and compares a training step with it.
 
 The roof is the machine's own rate of matrix products (Williams et al. 2009,
 https://doi.org/10.1145/1498765.1498785): no program's arithmetic takes less.
@@ -21,19 +21,19 @@ _SECONDS = 1.0
 
 
 class Machine(NamedTuple):
-  """The rate of matrix products on the default device, alone.
+  """The rate of matrix products on the default device.
 
-  Rates are floating-point operations a second in products of float32 matrices,
-  at the precision that the models' own products have there; on a CPU, with all
-  of its cores.
+  Rates are floating-point operations per second in products of float32
+  matrices, with the precision of the models' products; on a CPU, with all of
+  its cores.
 
   Attributes:
     platform: 'cpu', 'gpu' or 'tpu'.
     kind: the device's name.
-    side: of the square matrices whose product ran at the highest rate.
-    best: the highest rate. What else the machine does only slows it down.
-    median: over portions of products of that side.
-    worst: likewise.
+    side: of the square matrices whose product had the highest rate.
+    best: highest rate. Other programs on the machine can only lower it.
+    median: rate over portions of products of that side.
+    worst: lowest rate of a portion.
   """
 
   platform: str
@@ -45,11 +45,11 @@ class Machine(NamedTuple):
 
 
 class Least(NamedTuple):
-  """A measured step beside the least time that it can take.
+  """The least time of a step, and the measured step's distance from it.
 
   Attributes:
-    milliseconds: that its arithmetic takes at the machine's best rate.
-    fraction: these over the measured ones; 1 where nothing is left to gain.
+    milliseconds: of the step's arithmetic at the machine's best rate.
+    fraction: these divided by the measured ones; 1 cannot be improved.
   """
 
   milliseconds: float

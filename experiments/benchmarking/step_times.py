@@ -13,7 +13,7 @@ from gtmm_jax import replicas
 from gtmm_jax.runs import own_frames, training
 from gtmm_jax.runs.run import Run
 
-# Part of the seconds of a row that goes to drawing episodes, on top of them.
+# Drawing episodes is timed for the seconds of a row divided by this.
 _DRAWING = 5
 
 
@@ -51,7 +51,7 @@ def measure(run: Run, seconds: float) -> dict[str, Any]:
   steps = timing.steps(
     lambda state, count: programs.advance(state, images, count), state, seconds
   )
-  drawing = _time_drawing(run, programs.own, images, seconds / _DRAWING)
+  drawing = _time_drawing(run, programs.keys, images, seconds / _DRAWING)
   frames = settings.replicas * settings.batch_size * run.task.length
   median = float(np.median(steps.seconds))
 
@@ -85,21 +85,21 @@ def slots(run: Run) -> int | None:
 
 
 def _time_drawing(
-  run: Run, own: Any, shared: Any, seconds: float
+  run: Run, keys: Any, images: Any, seconds: float
 ) -> np.ndarray:
   """Returns seconds of drawing one batch for all replicas, [portions]."""
 
-  def draw(drawn, own, shared):
-    step, total = drawn
-    episode, _ = run.problem.draw(jax.random.fold_in(own, step), shared)
-    # Sums, lest the compiler drop what nobody needs.
+  def draw(state, key, images):
+    step, total = state
+    episode, _ = run.problem.draw(jax.random.fold_in(key, step), images)
+    # Sums, because the compiler would drop unused episodes.
     return step + 1, total + episode.frames.sum()
 
   layout, count = run.layout, run.settings.replicas
   start = np.zeros(count, np.int32), np.zeros(count, np.float32)
   repeated = replicas.repeat(layout, draw)
   return timing.steps(
-    lambda state, count: repeated(state, own, shared, count),
+    lambda state, count: repeated(state, keys, images, count),
     replicas.scatter(layout, start),
     seconds,
   ).seconds

@@ -16,13 +16,13 @@ from gtmm_jax.runs import own_frames
 from gtmm_jax.runs.run import Run, replica_keys
 from gtmm_jax.runs.settings import as_text, describe
 
-# Settings of every run that --json tells.
-_TOLD = ('task', 'model', 'preset', 'batch_size', 'store')
-_TOLD += ('recompute', 'precision', 'key_generator', 'x64')
+# Settings of every run that --json records.
+_RECORDED = ('task', 'model', 'preset', 'batch_size', 'store')
+_RECORDED += ('recompute', 'precision', 'key_generator', 'x64')
 
 
 def announce(run: Run) -> str:
-  """Returns what is measured, and on what, for people."""
+  """Describes the run, the device and the data in words."""
   settings, device = run.settings, run.config['device']
   return (
     f'{settings.model} on {settings.task} ({describe(settings)}), '
@@ -61,7 +61,7 @@ def measure(
   content['machine'] = machine._asdict()
   cost = None
   for run, row in zip(runs, rows, strict=True):
-    # What one replica costs is found once for any number of them.
+    # The cost of one replica does not depend on their number.
     if cost is None or growth.name != 'replicas':
       cost, remark = _cost(run, seconds, in_pytorch)
       if remark and remark not in content['remarks']:
@@ -74,9 +74,9 @@ def document(run: Run, growth: Growth, seconds: float) -> dict[str, Any]:
   """Returns what --json holds, without rows."""
   settings, device = run.config['settings'], run.config['device']
   return {
-    # Of the first row; what grows stands in each.
+    # Of the first row; each row has the value that grows.
     'settings': {
-      **{name: settings[name] for name in _TOLD},
+      **{name: settings[name] for name in _RECORDED},
       **run.settings.episode,
       **{name: as_text(v) for name, v in run.settings.options.items()},
       'set': list(run.settings.set),
@@ -84,7 +84,7 @@ def document(run: Run, growth: Growth, seconds: float) -> dict[str, Any]:
     'grows': growth.name,
     'seconds': seconds,
     'versions': run.config['versions'],
-    # How many of them are used is a matter of the row.
+    # Each row has the number of devices that it uses.
     'device': {name: device[name] for name in ('platform', 'kind', 'cores')},
     'data': run.config['data'],
     **provenance.published(),
@@ -106,7 +106,7 @@ def _power(before: dict[str, Any], row: dict[str, Any]) -> float:
 def _cost(
   run: Run, seconds: float, in_pytorch: bool
 ) -> tuple[dict[str, Any], str | None]:
-  """Returns what one replica's step costs, and what there is to remark."""
+  """Returns the cost of one replica's step, and a remark, if any."""
   cost = {
     'operations': flops.training_step(
       run.problem.model,
@@ -148,7 +148,7 @@ def _beside(
   of all; `pytorch`, from `twin.measure`, or None; `pytorch_ratio`, how many
   times as long as a replica's step here that one takes.
   """
-  # Devices of the CPU share what there is.
+  # Devices of the CPU share its rate.
   is_cpu = machine.platform == 'cpu'
   count = row['replicas' if is_cpu else 'replicas_per_device']
   least = roofline.least(

@@ -55,7 +55,7 @@ class Mistakes(ValueError):
   """Cells ask for what cannot be.
 
   Attributes:
-    lines: for people, of the first cells, and how many more there are.
+    lines: messages about the first cells, and the number of further ones.
   """
 
   def __init__(self, problems: Mapping[str, str]) -> None:
@@ -150,7 +150,7 @@ def steps_done(cell: Cell) -> int:
   try:
     with (cell.workdir / 'metrics.jsonl').open('rb') as file:
       size = file.seek(0, os.SEEK_END)
-      # From the beginning of the file, where a line is longer than that.
+      # Reads the whole file if its last line is longer than that.
       for start in (max(0, size - _TAIL), 0):
         file.seek(start)
         # The last line may be torn, and the first begin in the middle.

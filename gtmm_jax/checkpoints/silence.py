@@ -1,4 +1,4 @@
-"""Keeps the storage library from printing what is told in plain words."""
+"""Silences the storage library, whose errors are reported in plain words."""
 
 import contextlib
 import logging
@@ -8,10 +8,10 @@ from collections.abc import Iterator
 
 @contextlib.contextmanager
 def storage() -> Iterator[None]:
-  """Silences what orbax logs of its threads, whose errors it also raises.
+  """Silences orbax's logs of errors in its threads, which it also raises.
 
-  Where one of several writes fails, the others find their event loop closed;
-  that is printed by no logger, but as an exception which nobody can catch.
+  If one of several writes fails, the others find their event loop closed. That
+  is an exception that nobody can catch, and Python prints it without a logger.
   """
   logger, before = logging.getLogger('absl'), sys.unraisablehook
 

@@ -61,7 +61,7 @@ class Generated(NamedTuple):
 
   Attributes:
     ahead: from the prior given the true past, [T, B, H, W, C] in [0, 1].
-    free: a true prefix, and the frames generated from there on, likewise.
+    free: a true prefix, and the frames generated after it, of the same shape.
   """
 
   ahead: Array

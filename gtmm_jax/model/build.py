@@ -164,8 +164,8 @@ def temporal_vae(
     The model, without parameters.
 
   Raises:
-    ValueError: if there is no such model, or frames of this size, or options
-      of these values, make no sense to it.
+    ValueError: there is no such model, or the model cannot have this size of
+      frames or these options.
   """
   if model not in models:
     raise ValueError(

@@ -209,7 +209,7 @@ class StridedConv(nn.Module):
   def __call__(self, frames: Array) -> Array:
     """Maps frames [..., H, W, C] to [..., H', W', D].
 
-    H' is (H + 2 padding - K) // stride + 1, and W' likewise.
+    H' is (H + 2 padding - K) // stride + 1, and W' the same with W.
     """
     return nn.Conv(
       self.channels,

@@ -96,7 +96,7 @@ class TemporalVAE(nn.Module):
       `batch_stats`), so that dimensions that carry nothing, noise of variance
       1, vanish.
     summary_size: if above 0, the core is given a linear map of the stored
-      latent to this many features, in place of all Z.
+      latent to this many features, instead of all Z.
   """
 
   core: nn.Module

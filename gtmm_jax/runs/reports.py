@@ -13,8 +13,8 @@ from gtmm_jax.runs.settings import Settings
 class Reports:
   """Writes lines of the records and checkpoints of a run.
 
-  The clock of the whole run starts with this object; steps are timed by
-  whoever makes them, and noted with `timed`.
+  The clock of the whole run starts with this object. The caller times the steps
+  and passes the times to `timed`.
   """
 
   def __init__(

@@ -29,7 +29,7 @@ class Programs(NamedTuple):
   """Functions of all replicas of a run, each compiled at its first call.
 
   Attributes:
-    own: keys of the replicas, on the devices.
+    keys: of the replicas, on the devices.
     initialise: (key, images) -> first state of one replica, not compiled.
     start: images on the devices -> first state of all replicas.
     advance: (state, images on the devices, count) -> the state after `count`
@@ -38,7 +38,7 @@ class Programs(NamedTuple):
       memory, too.
   """
 
-  own: jax.Array
+  keys: jax.Array
   initialise: Callable[[jax.Array, Any], train.TrainState]
   start: Callable[[Any], train.TrainState]
   advance: Callable[[train.TrainState, Any, int], train.TrainState]

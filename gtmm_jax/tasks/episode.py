@@ -13,7 +13,7 @@ A task is a frozen dataclass of the paper's parameters with
   steps             updates, where no preset has the task
   sample(key, images) -> Episode    one episode; pure, runs inside `jax.jit`
 
-Its constructor raises `ValueError` for parameters that make no sense.
+Its constructor raises `ValueError` for wrong parameters.
 `jax.vmap` over keys makes batches. Images are an argument: `Images`, stored on
 the device as uint8, or a `Sampler`, which makes them there.
 """

@@ -60,7 +60,7 @@ _MISTAKES = {
   '--data=files:nowhere': 'nowhere does not exist',
   '--sizes=4x8x2': 'add --cores',
   '--plain': 'add --cores',
-  '--cores --parameters': 'ask for one',
+  '--cores --parameters': 'give one',
   '--cores --seconds=0': 'above 0',
   '--cores --sizes=25x32': "'25x32'",
   '--cores --sizes=0x32x0': 'from 1 on',
