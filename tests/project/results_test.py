@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from benchmarking import timing
+from benchmarking import parameter_counts
 from gtmm_jax import presets, records
 from studies import grid_file, tables
 
@@ -133,12 +133,15 @@ def test_the_replicas_that_end_in_a_jump_are_those_of_the_result():
 
 
 def test_the_table_of_parameters_is_what_the_models_have():
-  digits, environments = map(
-    timing.parameter_counts, ('digits', 'environments')
-  )
+  counts = {
+    (row['frames'], row['model']): f'{row["parameters"]:,}'
+    for row in parameter_counts.rows()
+  }
   for model in presets.MODELS:
-    row = f'| `{model}` | {digits[model]:,} | {environments[model]:,} |'
-    assert row in RESULTS
+    digits, environments = (
+      counts[frames, model] for frames in ('digits', 'environments')
+    )
+    assert f'| `{model}` | {digits} | {environments} |' in RESULTS
 
 
 def _rows_of_runs(document):
