@@ -133,7 +133,7 @@ def _temporary_bytes(run: Run) -> int | None:
   )
   step = functools.partial(train.train_step, run.problem, optimizer)
   lowered = jax.jit(step, donate_argnums=0).lower(state, *arguments)
-  compiled = flops.compile_soon(lowered)
+  compiled = flops.compile_soon(lowered, run.layout.devices[0].platform)
   # Devices that do not tell have no such analysis.
   return getattr(compiled.memory_analysis(), 'temp_size_in_bytes', None)
 
