@@ -99,7 +99,7 @@ def growth() -> list[Sizes]:
 
 
 def about(pytorch: dnc.Modules | str, is_plain: bool = False) -> dict[str, Any]:
-  """Returns what every row shares, as --json has it; arguments of `measure`."""
+  """Returns the settings that all rows share; arguments are `measure`'s."""
   packages = ('jax', 'jaxlib', 'flax', 'numpy')
   if not isinstance(pytorch, str):
     packages += ('torch', 'dnc')
@@ -118,7 +118,7 @@ def about(pytorch: dnc.Modules | str, is_plain: bool = False) -> dict[str, Any]:
 
 
 def announce(content: dict[str, Any]) -> str:
-  """Returns what is measured and on what, from `about`, in a line or two."""
+  """Describes the measurement in a line, from the result of `about`."""
   settings, versions = content['settings'], content['versions']
   device = content['device']
   lines = [

@@ -111,7 +111,7 @@ def compiled_step(
 def compile_soon(
   lowered: jax.stages.Lowered, platform: str
 ) -> jax.stages.Compiled:
-  """Compiles what is not run: slow code with the same operations and memory."""
+  """Compiles a program that is not run: slow, with the same operations."""
   options = {'xla_backend_optimization_level': 0}
   return lowered.compile(options if platform == 'cpu' else None)
 

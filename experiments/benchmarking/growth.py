@@ -1,4 +1,4 @@
-"""Reads --grow=NAME=VALUES: what grows from row to row, and how far."""
+"""Reads --grow=NAME=VALUES: the setting that grows, and its values."""
 
 import copy
 import re
@@ -51,7 +51,7 @@ def read(text: str | None, replicas: int | None) -> Growth:
 
 
 def settings(growth: Growth, values: absl_flags.FlagValues) -> list[Settings]:
-  """Returns what the flags say with each value of what grows.
+  """Returns the settings of the flags with each value of the growth.
 
   Args:
     growth: a flag's name is set as the flag, another one as with --set.

@@ -7,7 +7,7 @@ import jax
 from gtmm_jax import presets
 from gtmm_jax.model import build
 
-# Frames of these shapes, and episodes of so many: what Table 1 is of.
+# Shapes of frames, and frames of an episode, in Table 1.
 _PAPER_FRAMES = {
   'digits': ((28, 28, 1), 25),
   'environments': ((32, 32, 3), 30),
@@ -17,7 +17,7 @@ _PAPER_FRAMES = {
 def rows() -> list[dict[str, Any]]:
   """Returns a row for each kind of frames and each model, as JSON has it.
 
-  Shapes alone are worked out: nothing is compiled, no images are read.
+  Computes shapes only: compiles nothing and reads no images.
 
   Returns:
     `frames`, `model`, `parameters` at the paper preset, `paper`, the count in

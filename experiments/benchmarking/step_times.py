@@ -80,7 +80,7 @@ def measure(run: Run, seconds: float) -> dict[str, Any]:
 
 
 def slots(run: Run) -> int | None:
-  """Returns N of the memory that is trained; None where there is none."""
+  """Returns N of the trained memory; None without a memory."""
   return getattr(run.problem.model.core, 'slots', None)
 
 

@@ -42,7 +42,7 @@ def steps(rows: Sequence[Mapping[str, Any]], grows: str) -> Table:
 
 
 def costs(rows: Sequence[Mapping[str, Any]], grows: str) -> Table:
-  """Returns a line for each row, of what `training_steps` found beside times.
+  """Returns a line for each row with the costs that `training_steps` adds.
 
   Operations and memory are those of one replica; so is the time of PyTorch.
   """

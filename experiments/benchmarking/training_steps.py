@@ -71,7 +71,7 @@ def measure(
 
 
 def document(run: Run, growth: Growth, seconds: float) -> dict[str, Any]:
-  """Returns what --json holds, without rows."""
+  """Returns the content of --json without rows."""
   settings, device = run.config['settings'], run.config['device']
   return {
     # Of the first row; each row has the value that grows.
@@ -94,9 +94,9 @@ def document(run: Run, growth: Growth, seconds: float) -> dict[str, Any]:
 
 
 def _power(before: dict[str, Any], row: dict[str, Any]) -> float:
-  """Returns p where a step's time grows as the p-th power of what grows.
+  """Returns p if a step's time grows as the p-th power of the row's value.
 
-  That is T, where T grows, and else the value of the row.
+  If T grows, p is the power of T.
   """
   size = 'value' if row['frames'] == before['frames'] else 'frames'
   times = [each['step_milliseconds']['median'] for each in (before, row)]
@@ -125,7 +125,7 @@ def _cost(
 
 
 def _temporary_bytes(run: Run) -> int | None:
-  """Compiles one replica's step; returns what it needs beside its state."""
+  """Compiles one replica's step; returns its bytes of temporary memory."""
   optimizer = train.adam(run.settings.learning_rate, run.preset.gradient_norm)
   arguments = replica_keys(run.settings)[0], own_frames.first(run.images)
   state = jax.eval_shape(
@@ -141,7 +141,7 @@ def _temporary_bytes(run: Run) -> int | None:
 def _beside(
   cost: dict[str, Any], row: dict[str, Any], machine: roofline.Machine
 ) -> dict[str, Any]:
-  """Returns what a row gets beside its times, from `_cost`.
+  """Returns the values that a row gets besides its times, from `_cost`.
 
   `operations`, and `temporary_bytes` that the step needs beside its state, of
   one replica; `roofline_milliseconds` and `roofline_fraction`, from `roofline`,

@@ -122,7 +122,7 @@ def _plot(
 def table(
   runs: Sequence[Mapping[str, Any]], settings: Mapping[str, Any]
 ) -> Table:
-  """Returns a table with a row for each run, from what `draw` takes."""
+  """Returns a table with a row for each run; arguments are those of `draw`."""
   table = Table(title='Bits for each recalled bit, of fresh sequences')
   table.add_column('core')
   for name in (

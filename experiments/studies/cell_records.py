@@ -52,7 +52,7 @@ class Cell(NamedTuple):
 
 
 class Mistakes(ValueError):
-  """Cells ask for what cannot be.
+  """Cells have settings that are wrong.
 
   Attributes:
     lines: messages about the first cells, and the number of further ones.
@@ -146,7 +146,7 @@ def is_done(cell: Cell) -> bool:
 
 
 def steps_done(cell: Cell) -> int:
-  """Returns the step of a cell's last report, 0 where there is none."""
+  """Returns the step of a cell's last report, 0 without any."""
   try:
     with (cell.workdir / 'metrics.jsonl').open('rb') as file:
       size = file.seek(0, os.SEEK_END)

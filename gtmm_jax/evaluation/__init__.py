@@ -1,1 +1,1 @@
-"""Metrics, and what is measured on held-out episodes."""
+"""Metrics, and evaluation on held-out episodes."""

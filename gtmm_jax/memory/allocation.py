@@ -49,7 +49,7 @@ def update_usage(
 
 @derivatives.with_backward(gradients.free_slots)
 def free_slots(usage: Array, free_gates: Array, read_weights: Array) -> Array:
-  """Frees what was just read: usage prod_r (1 - f_r w_r).
+  """Frees slots that were just read: usage prod_r (1 - f_r w_r).
 
   Args:
     usage: in [0, 1], [..., N].

@@ -170,7 +170,7 @@ class Associative(nn.RNNCellBase):
   def _lookup(
     self, inputs: Array, h: Array, carry: AssociativeState, stored: Array
   ) -> tuple[Array, mixed_reads.Lookup, Array, Array]:
-    """Returns the next latent's key, what to look up, all shares, and gates."""
+    """Returns the next latent's key, the lookup, all shares, and gates."""
     situation = jnp.concatenate([inputs, h], axis=-1)
     from_h, from_s = self._parts()
     from_h = interface.linear(h, from_h, 'linear')

@@ -198,7 +198,7 @@ def with_initial_memory(core: nn.Module, carry: Any) -> Any:
 
 
 def flatten_heads(reads: Array) -> Array:
-  """Flattens reads [..., R, W] to [..., R W], of an empty batch, too."""
+  """Flattens reads [..., R, W] to [..., R W]; also with an empty batch."""
   *batch, heads, size = reads.shape
   return reads.reshape(*batch, heads * size)
 

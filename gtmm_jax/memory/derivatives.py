@@ -24,7 +24,7 @@ SAVED = 'saved_for_the_backward_pass'
 
 @contextlib.contextmanager
 def written_out() -> Iterator[None]:
-  """Uses the written-out backward passes in what is traced within.
+  """Uses the written-out backward passes in the code that is traced inside.
 
   `with written_out(): ...` around the call that takes a gradient, or inside of
   the function whose gradient is taken. Arrays whose type says how a mesh shares

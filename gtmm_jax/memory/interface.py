@@ -80,7 +80,7 @@ class Interface(nn.Module):
   def __call__(
     self, h: Array, inputs: Array, tag_tm1: Array | None
   ) -> tuple[Words, Any, Array | None]:
-    """Computes what the controller asks.
+    """Computes the words and the parts of the interface.
 
     Args:
       h: h_t, [..., C].

@@ -121,7 +121,7 @@ def access(
 
 
 class LRU(nn.RNNCellBase):
-  """An LSTM with a memory that overwrites what was not used for longest.
+  """An LSTM with a memory that overwrites the least recently used slots.
 
   For each of n pairs of a read and a write head:
 

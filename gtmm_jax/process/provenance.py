@@ -48,7 +48,7 @@ def sources() -> dict[str, Any]:
 
 
 def _git(folder: pathlib.Path, *arguments: str | pathlib.Path) -> str | None:
-  """Returns what git prints in a folder; None where it fails, or is absent."""
+  """Returns git's output in a folder; None if git fails or is not installed."""
   # Variables such as GIT_DIR would name another repository.
   variables = {k: v for k, v in os.environ.items() if not k.startswith('GIT_')}
   try:

@@ -29,7 +29,7 @@ _BESIDE = {
 
 @contextlib.contextmanager
 def saying(what: str, console: Console) -> Iterator[None]:
-  """Says what is under way: beside a spinner on a terminal, else in a line.
+  """Prints the current activity: beside a spinner on a terminal, or in a line.
 
   Args:
     what: takes more than a second or two, in words.
@@ -83,7 +83,7 @@ class Training:
     )
 
   def say(self, what: str) -> None:
-    """Says what is under way between two steps, in words."""
+    """Shows the current activity between two steps."""
     if self._console.is_terminal:
       self._bar.update(self._task, description=f'{what} ...')
     else:

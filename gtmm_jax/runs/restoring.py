@@ -132,7 +132,7 @@ def _print_mended(
 
 
 def _blank(step: int, state: TrainState) -> dict[str, Any]:
-  """Returns the values of a line of which nothing is known."""
+  """Returns the values of a lost line, all unknown."""
   failed_at = np.where(state.failed_at <= step, state.failed_at, -1)
   nothing = type(state.totals)(*map(np.zeros_like, state.totals))
   return {

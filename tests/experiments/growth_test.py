@@ -1,4 +1,4 @@
-"""What --grow names, and the settings that it gives."""
+"""The values of --grow, and the settings that they give."""
 
 import pytest
 from absl import flags

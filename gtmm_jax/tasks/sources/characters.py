@@ -62,7 +62,7 @@ def load_characters(
 
 
 def describe_more_characters() -> str:
-  """Returns a sentence for users of 'bundled': what it lacks, how to get it."""
+  """Returns a sentence for users of 'bundled' on Omniglot and how to get it."""
   return (
     'The bundled characters are of invented alphabets, drawn by the computer; '
     'for the handwriting of Omniglot use --data=files:FOLDER with its zip '

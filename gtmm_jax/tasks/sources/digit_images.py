@@ -61,7 +61,7 @@ def load_digits(data: str, data_dir: str | None = None) -> Dataset[Images]:
 
 
 def describe_more_digits() -> str:
-  """Returns a sentence for users of 'bundled': what it lacks, how to get it."""
+  """Returns a sentence for users of 'bundled' on MNIST and how to get it."""
   return (
     "The bundled digits are 5,000 of MNIST's 60,000 training digits; for all "
     'of them, and its 10,000 test digits, use --data=files:FOLDER with the '
