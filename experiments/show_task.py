@@ -183,7 +183,7 @@ def _stem(output: str) -> pathlib.Path:
   """Returns the files to write, without their endings.
 
   Raises:
-    ValueError: if they cannot be written.
+    ValueError: they cannot be written.
   """
   path = places.locate(output, 'output')
   if output.endswith(os.sep) or path.is_dir() or not path.name:
@@ -201,7 +201,7 @@ def draw(sheet: Sheet) -> list[pathlib.Path]:
     The two files.
 
   Raises:
-    OSError: if they cannot be written.
+    OSError: they cannot be written.
   """
   fold = functools.partial(
     jax.random.fold_in, jax_settings.key(sheet.settings.seed)

@@ -70,7 +70,7 @@ def read_sizes(texts: Sequence[str]) -> list[Sizes]:
     texts: NxWxR each; may be empty.
 
   Raises:
-    ValueError: if one is not three whole numbers from 1 on with R <= N.
+    ValueError: one is not three whole numbers from 1 on with R <= N.
   """
   all_sizes = []
   for text in texts:

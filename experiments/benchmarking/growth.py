@@ -35,7 +35,7 @@ def read(text: str | None, replicas: int | None) -> Growth:
     replicas: the value of --replicas; None for 1 and 4.
 
   Raises:
-    ValueError: if it is not a name and whole numbers from 1 on.
+    ValueError: it is not a name and whole numbers from 1 on.
   """
   if text is None:
     text = f'replicas={_DEFAULT if replicas is None else replicas}'
@@ -59,7 +59,7 @@ def settings(growth: Growth, values: absl_flags.FlagValues) -> list[Settings]:
       is one.
 
   Raises:
-    ValueError: if there is no such setting, or it is not a number.
+    ValueError: there is no such setting, or it is not a number.
   """
   grown = []
   for value in growth.values:

@@ -67,7 +67,7 @@ def measure(
     seconds: to spend on each.
 
   Raises:
-    ValueError: if there is no side.
+    ValueError: there is no side.
   """
   device = jax.devices()[0]
   if sides is None:
@@ -95,7 +95,7 @@ def least(operations: float, machine: Machine, milliseconds: float) -> Least:
     milliseconds: that a step of all replicas took.
 
   Raises:
-    ValueError: if `milliseconds` is not above 0.
+    ValueError: `milliseconds` is not above 0.
   """
   if not milliseconds > 0:
     raise ValueError(f'A step took {milliseconds} ms; it must be above 0.')

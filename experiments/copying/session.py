@@ -46,8 +46,8 @@ def complete(
     console: to print on.
 
   Raises:
-    CannotGoOn: if another program runs in the folder.
-    OSError: if something cannot be written.
+    CannotGoOn: another program runs in the folder.
+    OSError: something cannot be written.
   """
   stem = workdir / 'copy_task'
   with workdirs.alone(workdir):

@@ -95,8 +95,8 @@ def resolve(
     program: that runs a cell, such as run.py.
 
   Raises:
-    Mistakes: if a run would end with a mistake before it compiles.
-    ValueError: if the process fails.
+    Mistakes: a run would end with a mistake before it compiles.
+    ValueError: the process fails.
   """
   question = {
     'folder': os.fspath(folder),
@@ -139,7 +139,7 @@ def is_done(cell: Cell) -> bool:
   """Returns whether a cell is trained and evaluated as its settings ask.
 
   Raises:
-    ValueError: if they are damaged, or of a run with other settings.
+    ValueError: they are damaged, or of a run with other settings.
   """
   workdirs.require(cell.workdir, cell.steps, dict(cell.config))
   return workdirs.is_evaluated(cell.workdir, cell.steps, cell.episodes)
@@ -167,7 +167,7 @@ def rows(cells: Iterable[Cell]) -> dict[str, list[Cell]]:
   """Groups cells that differ in their seed alone, by the name of their row.
 
   Raises:
-    Mistakes: if two cells are the same run, seed and all.
+    Mistakes: two cells are the same run, seed and all.
   """
   alike: dict[str, list[Cell]] = {}
   for cell in cells:

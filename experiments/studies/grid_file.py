@@ -1,4 +1,4 @@
-"""Grids: files of JSON that say which runs a study is made of; no jax.
+"""Grids: JSON files that list the runs of a study; no jax.
 
 A grid is {"cells": [BLOCK, ...]}, where a BLOCK has "flags", given to each of
 its runs, and "over", lists of values of further flags; there is a cell for

@@ -28,7 +28,7 @@ def read(workdirs: Sequence[pathlib.Path]) -> dict[str, Any]:
     several runs `seed` is a list, and `runs` has what each has of its own.
 
   Raises:
-    ValueError: if a file of a run is damaged, or missing.
+    ValueError: a file of a run is damaged, or missing.
   """
   pooled = evaluation(workdirs)
   has_settled = records.settled_at(metrics(workdirs)) is not None
@@ -78,7 +78,7 @@ def evaluation(workdirs: Sequence[pathlib.Path]) -> dict[str, Any]:
   """Returns the evaluation of the replicas of all runs.
 
   Raises:
-    ValueError: if one is damaged, or missing.
+    ValueError: one is damaged, or missing.
   """
   evaluations = []
   for workdir in workdirs:

@@ -200,7 +200,7 @@ def shift(weights: Array, distribution: Array) -> Array:
     Weights [..., R, N], with the sum of the given ones.
 
   Raises:
-    ValueError: if S is even.
+    ValueError: S is even.
   """
   count = distribution.shape[-1]
   if count % 2 == 0:

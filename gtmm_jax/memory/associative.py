@@ -268,7 +268,7 @@ def _check_settings(core: Associative) -> None:
   """Checks a core's settings, as its `initialize_carry` does.
 
   Raises:
-    ValueError: in one sentence, what is wrong and what is allowed.
+    ValueError: a setting is wrong; tells what is allowed.
   """
   contract.check_settings(core, 'top_k')
   if isinstance(core.without, str):

@@ -51,7 +51,7 @@ def check_settings(core: nn.Module, *may_be_zero: str) -> None:
     *may_be_zero: the sizes that may be 0; all others are at least 1.
 
   Raises:
-    ValueError: names the first setting that is wrong, and what is allowed.
+    ValueError: a setting is wrong; names the first one and what is allowed.
   """
   for field in dataclasses.fields(core):
     name, value = field.name, getattr(core, field.name)
@@ -80,7 +80,7 @@ def check_word(name: str, value: Any, allowed: tuple[str, ...]) -> None:
   """Checks a setting that is a word.
 
   Raises:
-    ValueError: if `value` is not among `allowed`; names them.
+    ValueError: `value` is not among `allowed`; names them.
   """
   if value not in allowed:
     raise ValueError(f'{name} is {value!r}; it must be {" or ".join(allowed)}.')
@@ -98,7 +98,8 @@ def check_call(core: nn.Module, carry: Any, inputs: Array) -> Array:
     The inputs in the dtype of the carry.
 
   Raises:
-    ValueError: in one sentence, what is wrong and what is allowed.
+    ValueError: a setting, the carry or the inputs are wrong; tells what is
+      allowed.
   """
   name = type(core).__name__
   wanted = jax.eval_shape(

@@ -31,7 +31,7 @@ def written_out() -> Iterator[None]:
   them (explicit axes, or those of `jax.shard_map`) stay with plain JAX.
 
   Raises:
-    TypeError: for forward-mode derivatives.
+    TypeError: forward-mode derivatives are taken.
   """
   try:
     with _is_on(True):

@@ -59,7 +59,7 @@ def scan(
     The carry after the last step, and the outputs, leaves [T, ...].
 
   Raises:
-    ValueError: if `recompute` is none of these, or if, written out, the step
+    ValueError: `recompute` is none of these; or, written out, the step
       closes over what is differentiated.
   """
   contract.check_word('recompute', recompute, get_args(Recompute))

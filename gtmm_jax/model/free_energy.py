@@ -93,7 +93,7 @@ def infer(
     The bound's terms, and the latents and distributions that they come from.
 
   Raises:
-    ValueError: if `recompute` is none of these.
+    ValueError: `recompute` is none of these.
   """
 
   def apply(variables, method, *args):

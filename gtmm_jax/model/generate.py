@@ -57,7 +57,7 @@ def continue_episode(
     The dream.
 
   Raises:
-    ValueError: if the prefix is empty, or as long as the episode.
+    ValueError: the prefix is empty, or as long as the episode.
   """
   length, total = prefix.shape[0], condition.shape[0]
   if not 1 <= length < total:

@@ -102,7 +102,7 @@ class ObservationMap(nn.Module):
     """Maps z [..., Z] and a context [..., P] to p(x), over [..., H, W, C].
 
     Raises:
-      ValueError: if there is no such likelihood.
+      ValueError: there is no such likelihood.
     """
     out = self.decoder(jnp.concatenate([z, context], axis=-1), train)
     if self.likelihood == 'bernoulli':

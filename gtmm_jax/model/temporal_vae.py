@@ -112,7 +112,7 @@ class TemporalVAE(nn.Module):
     """Makes the running average of the posterior's variance, [Z].
 
     Raises:
-      ValueError: if `store` is none of its values.
+      ValueError: `store` is none of its values.
     """
     if self.store not in get_args(Store):
       raise ValueError(

@@ -62,7 +62,7 @@ class Reports:
       What `progress.headlines` returns.
 
     Raises:
-      OSError: if the line cannot be written.
+      OSError: the line cannot be written.
     """
     settings = self._run.settings
     speed = self._steps / self._spent if self._steps else None
@@ -84,7 +84,7 @@ class Reports:
     """Saves the state of all replicas, on the devices, unless it is saved.
 
     Raises:
-      CannotSave: if it cannot be written, or the one before it.
+      CannotSave: it cannot be written, or the one before it.
     """
     step = step_of(state)
     if step not in self._directory.steps()[:1]:

@@ -47,7 +47,7 @@ def restore(
     console: to print on.
 
   Raises:
-    CheckpointMismatch: if the checkpoint is of another model.
+    CheckpointMismatch: the checkpoint is of another model.
   """
   lines = records.read_metrics(workdir)
 

@@ -80,7 +80,7 @@ class Windows:
       index: number of the window, at least 0.
 
     Raises:
-      DataError: if the file was changed since it was opened.
+      DataError: the file was changed since it was opened.
     """
     # The same windows for every setting of jax's random generator.
     key = jax.random.key(self.seed, impl='threefry2x32')
@@ -132,7 +132,7 @@ class OwnFrames:
     """Draws one episode of T frames, with its condition and marks.
 
     Raises:
-      ValueError: if length or condition size of `images` differ from the
+      ValueError: length or condition size of `images` differ from the
         task's, or colour frames are to be binarized.
     """
     length, condition_size = images.length, images.condition.shape[-1]
@@ -174,7 +174,7 @@ def load(
     The episodes; held-out ones are always `Frames`.
 
   Raises:
-    DataError: as `frame_files.read`, or if the budget is below one episode.
+    DataError: as `frame_files.read`, or the budget is below one episode.
   """
   each = frame_files.inspect(file).episode_bytes
   if budget < each:

@@ -132,7 +132,7 @@ def positions(condition: np.ndarray) -> np.ndarray:
     Rows (downwards) and columns from the first frame's cell, int [T, 2].
 
   Raises:
-    ValueError: if `condition` is not [T, 4].
+    ValueError: `condition` is not [T, 4].
   """
   condition = np.asarray(condition)
   if condition.ndim != 2 or condition.shape[1] != len(ACTIONS):
@@ -155,7 +155,7 @@ def visits(condition: np.ndarray) -> np.ndarray:
     int [T], 0 at the first visit.
 
   Raises:
-    ValueError: if `condition` is not [T, 4].
+    ValueError: `condition` is not [T, 4].
   """
   cells = positions(condition)
   same = np.all(cells[:, None] == cells[None, :], axis=-1)

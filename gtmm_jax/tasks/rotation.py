@@ -66,7 +66,7 @@ class Rotation:
     """Draws one episode of T frames; those of the second turn are predictable.
 
     Raises:
-      ValueError: if `images` are not of this size.
+      ValueError: `images` are not of this size.
     """
     if images.shape != (self.size, self.size, 3):
       raise ValueError(

@@ -44,7 +44,7 @@ def load_characters(
     alphabet, character and pixels; of the drawn alphabets, glyphs.
 
   Raises:
-    DataError: if `data` is none of these, a package that it needs is missing,
+    DataError: `data` is none of these, a package that it needs is missing,
       or the data are missing, damaged or wrong.
   """
   source = data_flag.read(

@@ -20,7 +20,7 @@ def read(
     The word, or the path, its `~` expanded; nothing looks whether it exists.
 
   Raises:
-    DataError: if the value is none of these.
+    DataError: the value is none of these.
   """
   if data in words:
     return data

@@ -43,7 +43,7 @@ def load_digits(data: str, data_dir: str | None = None) -> Dataset[Images]:
     Pixels uint8 [N, 28, 28, 1] and labels int32 [N], training and held out.
 
   Raises:
-    DataError: if `data` is none of these, a package that it needs is missing,
+    DataError: `data` is none of these, a package that it needs is missing,
       or the data are missing, damaged or wrong.
   """
   source = data_flag.read(

@@ -75,7 +75,7 @@ def locate(data: str) -> pathlib.Path:
   """Returns the file that the flag `--data` names.
 
   Raises:
-    DataError: unless it is files:FILE, and FILE is a file.
+    DataError: the value is not files:FILE, or FILE is not a file.
   """
   file = data_flag.read(
     data,
@@ -100,7 +100,7 @@ def inspect(file: pathlib.Path) -> Header:
   """Reads the sizes of a file's arrays, fast for files of any size.
 
   Raises:
-    DataError: if it is no such file, or the type or shape of an array is wrong.
+    DataError: it is not such a file, or an array's type or shape is wrong.
   """
   with npz.opened(file) as archive:
     return _inspect(file, archive)[1]
@@ -110,7 +110,7 @@ def read(file: pathlib.Path) -> Episodes:
   """Reads a file once; leaves its frames there if they are uncompressed.
 
   Raises:
-    DataError: as `inspect`, and if the file is damaged or a value is wrong.
+    DataError: as `inspect`; or the file is damaged, or a value is wrong.
   """
   with npz.opened(file) as archive:
     members, header = _inspect(file, archive)

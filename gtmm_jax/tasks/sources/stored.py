@@ -54,7 +54,7 @@ class Stored:
       [M, ...].
 
     Raises:
-      DataError: if the file was changed since it was opened.
+      DataError: the file was changed since it was opened.
     """
     parts = np.empty((len(chosen), *self.shape[1:]), self.dtype)
     size = math.prod(self.shape[1:]) * self.dtype.itemsize
