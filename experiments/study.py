@@ -210,9 +210,9 @@ def _prepare() -> Study:
   if not program.is_file():
     raise ValueError(f'--program={program} is no file; name one of Python.')
   file = places.locate(FLAGS.grid, 'grid')
-  given = {name: FLAGS[name].value for name in _SHARED if FLAGS[name].present}
+  shared = {name: FLAGS[name].value for name in _SHARED if FLAGS[name].present}
   grid = {
-    name: cell._replace(flags=_complete(cell.flags, given))
+    name: cell._replace(flags=_complete(cell.flags, shared))
     for name, cell in grid_file.read(file).items()
   }
   if FLAGS.data_dir and not any('data_dir' in c.flags for c in grid.values()):

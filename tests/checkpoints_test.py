@@ -26,8 +26,8 @@ def _state(seed, width=5):
     'bias': rng.normal(size=(3,)).astype(np.float32),
   }
   optimizer = optax.chain(optax.clip_by_global_norm(1.0), optax.adam(1e-3))
-  moved = jax.tree.map(np.asarray, optimizer.init(params))
-  return State(np.full(3, seed, np.int32), params, moved)
+  moments = jax.tree.map(np.asarray, optimizer.init(params))
+  return State(np.full(3, seed, np.int32), params, moments)
 
 
 def _saved(directory, steps):
@@ -185,9 +185,9 @@ def test_any_file_that_is_lost_or_cut_costs_one_checkpoint_at_most(
   tmp_path, name, content
 ):
   _saved(tmp_path, [1, 2])
-  found = list((tmp_path / '2').rglob(name))
-  assert found
-  for path in found:
+  paths = list((tmp_path / '2').rglob(name))
+  assert paths
+  for path in paths:
     if content is None:
       path.unlink()
     else:

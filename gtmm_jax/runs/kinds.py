@@ -55,11 +55,11 @@ def with_own(
   Raises:
     ValueError: a name is taken, or a model or task does not keep its contract.
   """
-  for what, own, built_in in (
+  for what, user_defined, built_in in (
     ('model', models, BUILT_IN.models),
     ('task', tasks, BUILT_IN.tasks),
   ):
-    for name in own:
+    for name in user_defined:
       if name in built_in:
         raise ValueError(
           f'There is a built-in {what} {name!r}; give yours another name.'

@@ -44,7 +44,7 @@ def _run(command: list, folder: pathlib.Path, **variables: str):
 
 @needs_bash
 @pytest.mark.parametrize(
-  ('arguments', 'told'),
+  ('arguments', 'message'),
   [
     ([], 'two arguments'),
     (['digits'], 'two arguments'),
@@ -56,7 +56,7 @@ def _run(command: list, folder: pathlib.Path, **variables: str):
   ],
 )
 def test_check_says_in_one_line_what_it_needs(
-  tmp_path: pathlib.Path, arguments: list[str], told: str
+  tmp_path: pathlib.Path, arguments: list[str], message: str
 ):
   (tmp_path / 'digits').mkdir()
   (tmp_path / 'file').write_text('')
@@ -64,7 +64,7 @@ def test_check_says_in_one_line_what_it_needs(
   assert result.returncode == 1
   assert result.stdout == ''
   assert result.stderr.count('\n') == 1
-  assert told in result.stderr
+  assert message in result.stderr
   assert {path.name for path in tmp_path.iterdir()} == {'digits', 'file'}
 
 

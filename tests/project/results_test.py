@@ -30,7 +30,7 @@ def test_its_table_of_copying_is_that_of_the_result(core):
     [f'{run["bits_by_length"][19]:.3f}' for run in runs],
     [round(run['seconds']) for run in runs],
   ]
-  ends = [(str(min(found)), str(max(found))) for found in columns]
+  ends = [(str(min(column)), str(max(column))) for column in columns]
   cells = [a if a == b else f'{a} to {b}' for a, b in ends]
   assert f'| `{core}` | {" | ".join(cells)} |\n' in MEMORY_README
 

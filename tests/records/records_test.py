@@ -295,8 +295,8 @@ def test_a_crash_at_any_byte_loses_the_torn_line_alone(tmp_path):
   for length in range(len(whole) + 1):
     torn = whole[:length]
     # A line is there from the brace that closes it.
-    kept = sum(start - 1 <= length for start in starts[1:])
-    expected = list(range(1, kept + 1))
+    complete = sum(start - 1 <= length for start in starts[1:])
+    expected = list(range(1, complete + 1))
     _metrics_file(tmp_path).write_bytes(torn)
     steps = [line['step'] for line in records.read_metrics(tmp_path)]
     assert steps == expected
@@ -305,7 +305,7 @@ def test_a_crash_at_any_byte_loses_the_torn_line_alone(tmp_path):
     assert steps == [*expected, 0]
     _metrics_file(tmp_path).write_bytes(torn)
     records.drop_metrics_after(tmp_path, 2)
-    ends = starts[min(kept, 2)]
+    ends = starts[min(complete, 2)]
     assert _metrics_file(tmp_path).read_bytes() == whole[:ends]
 
 
@@ -511,12 +511,12 @@ def test_a_run_without_a_value_is_pooled_with_nulls(order):
     'predictable': [0.0, 1.0],
   }
   pooled = records.pool([whole, lost][::order])
-  for found, own, none in (
+  for values, of_whole, none in (
     (pooled['dream_error'], [0.1, 0.2], None),
     (pooled['held_out']['kl_last'], [7.0, 8.0], None),
     (pooled['kl'], whole['kl'], [None, None]),
   ):
-    assert found == ([*own, none] if order == 1 else [none, *own])
+    assert values == ([*of_whole, none] if order == 1 else [none, *of_whole])
   assert pooled['held_out']['episodes'] == 9 and pooled['lost']
   assert pooled['predictable'] == [0.0, 1.0]
   run = figures.Run('pooled', [pooled], None)
