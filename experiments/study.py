@@ -208,7 +208,7 @@ def _prepare() -> Study:
     )
   program = places.locate(FLAGS.program or _RUN, 'program')
   if not program.is_file():
-    raise ValueError(f'--program={program} is no file; name one of Python.')
+    raise ValueError(f'--program={program} is not a file; name a Python file.')
   file = places.locate(FLAGS.grid, 'grid')
   shared = {name: FLAGS[name].value for name in _SHARED if FLAGS[name].present}
   grid = {

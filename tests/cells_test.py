@@ -124,8 +124,8 @@ def test_a_step_of_the_paper_preset(task, model):
   sizes = dict(presets.PAPER.episodes[task])
   if task == 'frames':
     sizes = {'length': 12, 'condition_size': _ACTIONS}
-  made = TASKS[task](**sizes)
+  instance = TASKS[task](**sizes)
   images = rooms.split()[0] if task == 'rotation' else _images(task)
   preset = presets.choose('paper', images.shape[-1])
-  network = _network(task, made.length, images.shape, model, preset)
-  _check(*_first_step(network, made.sample)(_KEY, images), made.length)
+  network = _network(task, instance.length, images.shape, model, preset)
+  _check(*_first_step(network, instance.sample)(_KEY, images), instance.length)

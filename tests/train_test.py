@@ -46,8 +46,8 @@ def _digits():
 def _sample(key, images):
   """Draws an episode, and scales its frames, by NaN to let a step fail."""
   digits, scale = images
-  made = _TASK.sample(key, digits)
-  return made._replace(frames=made.frames * scale)
+  episode = _TASK.sample(key, digits)
+  return episode._replace(frames=episode.frames * scale)
 
 
 _IMAGES = (_digits(), np.float32(1))
@@ -146,11 +146,11 @@ def test_step_is_the_optimiser_applied_to_the_gradient_of_a_plain_loop():
       state, total = None, 0.0
       for t in range(_TASK.length):
         frame = episode.frames[t]
-        state, made, prior, decoded = model.apply(
+        state, inferred, prior, decoded = model.apply(
           variables, state, frame, episode.condition[t], noise[t]
         )
         plain = decoded.log_likelihood(frame).sum((1, 2, 3))
-        kl = kl_divergence(made.posterior, prior)
+        kl = kl_divergence(inferred.posterior, prior)
         total += (kl - plain).sum() / _BATCH
       return total
 
@@ -213,11 +213,11 @@ def test_objective_is_the_mean_over_the_batch_of_the_bound():
 def test_adam_is_adam_on_clipped_gradients(norm):
   rate, rng = 0.01, np.random.default_rng(1)
   params = {'a': rng.normal(size=3), 'b': rng.normal(size=(2, 2))}
-  moved = jax.tree.map(jnp.float32, params)
+  params_t = jax.tree.map(jnp.float32, params)
   first = {key: np.zeros_like(value) for key, value in params.items()}
   second = {key: np.zeros_like(value) for key, value in params.items()}
   optimizer = train.adam(rate, norm)
-  state = optimizer.init(moved)
+  state = optimizer.init(params_t)
   for number in range(1, 6):
     # Norms from far below to far above what is allowed.
     size = 10.0 ** (number - 3)
@@ -225,9 +225,9 @@ def test_adam_is_adam_on_clipped_gradients(norm):
       lambda p, s=size: s * rng.normal(size=p.shape), params
     )
     updates, state = optimizer.update(
-      jax.tree.map(jnp.float32, gradients), state, moved
+      jax.tree.map(jnp.float32, gradients), state, params_t
     )
-    moved = optax.apply_updates(moved, updates)
+    params_t = optax.apply_updates(params_t, updates)
     length = np.sqrt(sum((g**2).sum() for g in gradients.values()))
     for key, raw in gradients.items():
       g = raw * min(1.0, norm / length)
@@ -236,7 +236,7 @@ def test_adam_is_adam_on_clipped_gradients(norm):
       mean = first[key] / (1 - 0.9**number)
       scale = np.sqrt(second[key] / (1 - 0.999**number)) + 1e-8
       params[key] = params[key] - rate * mean / scale
-    _close(moved, params, rtol=1e-4)
+    _close(params_t, params, rtol=1e-4)
 
 
 def test_gradient_norm_is_ten_unless_said():
@@ -337,11 +337,11 @@ def test_totals_are_those_of_the_training_batches():
   terms, masks = [], []
   for number in (1, 2, 3):
     episode, noise = _draw(jax.random.fold_in(_KEY, number), _IMAGES)
-    _, made = _objective(state.params, state.batch_stats, episode, noise)
-    terms.append(made.terms)
+    _, inference = _objective(state.params, state.batch_stats, episode, noise)
+    terms.append(inference.terms)
     masks.append(np.asarray(episode.predictable))
     state = step(state, _KEY, _IMAGES)
-    _close(state.batch_stats, made.batch_stats, rtol=1e-4)
+    _close(state.batch_stats, inference.batch_stats, rtol=1e-4)
   log_likelihood, kl = (np.stack(x) for x in zip(*terms, strict=True))
   mask = np.stack(masks)
   totals = state.totals
@@ -390,10 +390,10 @@ def test_means_are_over_the_batches_of_a_replica():
 
 @pytest.mark.parametrize('recompute', get_args(Recompute))
 def test_training_computes_again_what_is_asked(monkeypatch, recompute):
-  asked = []
+  calls = []
 
-  def infer(*_, **given):
-    asked.append((given['recompute'], given['train']))
+  def infer(*_, **options):
+    calls.append((options['recompute'], options['train']))
     raise StopIteration
 
   monkeypatch.setattr(train.free_energy, 'infer', infer)
@@ -401,4 +401,4 @@ def test_training_computes_again_what_is_asked(monkeypatch, recompute):
   episode = types.SimpleNamespace(frames=None, condition=None)
   with pytest.raises(StopIteration):
     train.objective(problem, {}, {}, episode, None)
-  assert asked == [(recompute, True)]
+  assert calls == [(recompute, True)]

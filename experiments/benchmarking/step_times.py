@@ -29,7 +29,7 @@ def measure(run: Run, seconds: float) -> dict[str, Any]:
       are measured, which takes longer where a step is long.
 
   Returns:
-    Sizes: `replicas` R, `devices` that they lie on, `replicas_per_device`,
+    Sizes: `replicas` R, `devices` that they are on, `replicas_per_device`,
     `loops_on_device`, whether many steps are one program, `frames` T,
     `batch_size`, `slots` of the memory. Times, `Spread` each:
     `step_milliseconds` of one update of all replicas, `replica_milliseconds`,

@@ -14,7 +14,7 @@ from rich.progress import (
 )
 from rich.table import Column
 
-# Seconds between two lines on a run where the output is no terminal.
+# Seconds between two lines about a run if the output is not a terminal.
 _QUIET = 300.0
 
 

@@ -16,7 +16,7 @@ from rich.progress import (
 
 from gtmm_jax import records
 
-# Seconds between two lines where the output is no terminal.
+# Seconds between two lines if the output is not a terminal.
 _QUIET = 15.0
 # Metrics in the headline of an evaluation beside bound and ratio, each with its
 # words, and the metric to compare it with.
