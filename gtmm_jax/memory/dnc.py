@@ -3,7 +3,7 @@
 Graves et al. 2016, Methods, https://doi.org/10.1038/nature20101, as the memory
 of Gemici et al. 2017, section 3.2. Titles are those of the former's Methods,
 whose equations have no numbers. The way to them: `train.train_step`,
-`free_energy.infer`, `TemporalVAE.infer_latent`, `DNC`, `allocation.py`.
+`free_energy.infer`, `TemporalVAE.observe`, `DNC`, `allocation.py`.
 """
 
 import functools

@@ -23,6 +23,9 @@ import jax
 import jaxlib
 from absl import flags
 
+# Makes --helpshort of a program show the flag that is defined here.
+flags.disclaim_key_flags()
+
 # Greatest size of all entries, of all machines, in bytes; a run writes one to
 # ten million.
 _LARGEST = 256 * 10**6

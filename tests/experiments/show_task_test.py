@@ -241,6 +241,7 @@ def test_help_shows_every_flag(tmp_path):
     'held_out',
     'episodes',
     'output',
+    'compilation_cache',
   ):
     assert re.search(rf'^\s+--(\[no\])?{name}:', result.stdout, re.MULTILINE), (
       name

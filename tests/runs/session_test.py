@@ -1036,7 +1036,8 @@ def test_help_shows_every_flag(tmp_path):
     check=False,
   )
   assert result.returncode in (0, 1)
-  for name in (*about(), *flags.EPISODE, *flags.OPTIONS, 'set'):
+  names = (*about(), *flags.EPISODE, *flags.OPTIONS, 'set', 'compilation_cache')
+  for name in names:
     assert re.search(rf'^\s+--(\[no\])?{name}:', result.stdout, re.MULTILINE), (
       name
     )
