@@ -164,8 +164,8 @@ def temporal_vae(
     The model, without parameters.
 
   Raises:
-    ValueError: there is no such model, or the model cannot have this size of
-      frames or these options.
+    ValueError: there is no such model, or its networks cannot have this size of
+      frames. The core checks its options when it makes a carry.
   """
   if model not in models:
     raise ValueError(

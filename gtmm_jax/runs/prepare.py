@@ -103,9 +103,14 @@ def _make_model(
 ) -> TemporalVAE:
   """Makes the model; raises `ValueError` for a size that changes nothing."""
   model = _model(settings, task, shape, kinds)
+  features = model.latent_size + task.condition_size
   if settings.model not in BUILT_IN.models:
-    features = model.latent_size + task.condition_size
     kinds_module.require_core(settings.model, model.core, features)
+  else:
+    # A core checks its settings when it makes a carry.
+    jax.eval_shape(
+      lambda: model.core.initialize_carry(jax.random.key(0), (features,))
+    )
   sizes = {
     name: value
     for name, value in settings.sizes.items()

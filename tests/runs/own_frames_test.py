@@ -1,6 +1,5 @@
 """Runs on episodes of one's own: all at once, in windows, and mistakes."""
 
-import dataclasses
 import json
 import math
 import os
@@ -438,14 +437,15 @@ def test_a_file_is_read_after_the_flags_were_right(
     {'rows': 1},
     {'steps': 0},
     {'preset': 'paper'},
-    {'workdir': str(colour)},
     {'device_megabytes': 0.0},
     {'device_megabytes': 0.001},
+    {'model': 'associative', 'top_k': 99},
   ):
-    with pytest.raises(ValueError):
-      prepare.prepare(
-        dataclasses.replace(_request(tmp_path, colour), **changes)
-      )
+    settings = _request(tmp_path, colour, **changes)
+    with pytest.raises(ValueError, match=next(reversed(changes))):
+      prepare.prepare(settings)
+  with pytest.raises(ValueError, match='workdir'):
+    _prepare(colour, colour)
 
 
 def test_the_program_takes_the_flags(tmp_path, colour):
