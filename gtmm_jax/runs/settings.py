@@ -12,7 +12,7 @@ import math
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple, get_args
 
-from gtmm_jax import presets
+from gtmm_jax import folds, presets
 from gtmm_jax.memory.scan import Recompute
 from gtmm_jax.model.temporal_vae import Store
 
@@ -136,7 +136,9 @@ class Settings:
     'default',
     choices=('default', 'float32', 'tensorfloat32', 'bfloat16'),
   )
-  steps: int | None = _setting('Number of training steps, >= 1.', least=1)
+  steps: int | None = _setting(
+    'Number of training steps, >= 1.', least=1, most=folds.DREAMS - 1
+  )
   replicas: int | None = _setting(
     'Number of models trained in parallel with different seeds, >= 1.',
     least=1,
