@@ -173,17 +173,17 @@ def _read(
 class DNC(nn.RNNCellBase):
   """An LSTM with a memory that finds free slots and recalls their order.
 
-  With c(k, beta) = softmax_n(beta cos(k, M[n])), the weights by content:
+  With c(M, k, beta) = softmax_n(beta cos(k, M[n])), the weights by content:
 
     h_t = LSTM(h_{t-1}, [x_t, r_{t-1}])
     k, beta, e, v, f, g^a, g^w, pi = linear(h_t), activated
     u_t = (u_{t-1} + w^w_{t-1} - u_{t-1} w^w_{t-1}) prod_r (1 - f^r w^r_{t-1})
     a_t = weights on the slots of least u_t
-    w^w_t = g^w (g^a a_t + (1 - g^a) c(k^w, beta^w))
+    w^w_t = g^w (g^a a_t + (1 - g^a) c(M_{t-1}, k^w, beta^w))
     M_t = M_{t-1} (1 - w^w_t e) + w^w_t v
     L_t[i, j] = (1 - w^w_t[i] - w^w_t[j]) L_{t-1}[i, j] + w^w_t[i] p_{t-1}[j]
     p_t = (1 - sum_i w^w_t[i]) p_{t-1} + w^w_t
-    w^r_t = pi_1 L_t^T w^r_{t-1} + pi_2 c(k^r, beta^r) + pi_3 L_t w^r_{t-1}
+    w^r_t = pi_1 L_t^T w^r_{t-1} + pi_2 c(M_t, k^r, beta^r) + pi_3 L_t w^r_{t-1}
     r_t = w^r_t . M_t
     context = [r_t, h_t]
 
