@@ -479,10 +479,15 @@ def test_prepared_digits_equal_those_that_were_prepared(prepared, splits):
   assert load_digits('tfds', str(prepared)).checksum == digits.checksum
 
 
-def test_prepared_digits_in_the_default_folder(prepared, monkeypatch):
+def test_prepared_digits_in_the_default_folder_and_at_home(
+  prepared, monkeypatch
+):
   tfds = pytest.importorskip('tensorflow_datasets')
   monkeypatch.setattr(tfds.core.constants, 'DATA_DIR', str(prepared))
-  check_form(load_digits('tfds').held_out, 25)
+  monkeypatch.setenv('HOME', str(prepared.parent))
+  monkeypatch.setenv('USERPROFILE', str(prepared.parent))
+  for folder in (None, f'~/{prepared.name}'):
+    check_form(load_digits('tfds', folder).held_out, 25)
 
 
 def test_prepared_digits_of_an_earlier_version(prepared, tmp_path):
