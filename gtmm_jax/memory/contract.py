@@ -91,7 +91,7 @@ def check_call(core: nn.Module, carry: Any, inputs: Array) -> Array:
 
   Args:
     core: any core whose `initialize_carry` checks its settings.
-    carry: the carry that it was called with.
+    carry: the carry that it was called with, a NamedTuple.
     inputs: [..., I].
 
   Returns:
