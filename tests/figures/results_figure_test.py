@@ -6,6 +6,7 @@ from matplotlib.colors import to_hex, to_rgba
 from PIL import Image
 
 from gtmm_jax import figures
+from gtmm_jax.figures import curves
 from read_figures import check_layout, legend, words
 
 pytestmark = pytest.mark.filterwarnings('error')
@@ -333,6 +334,14 @@ def test_long_curves_are_averaged_by_neighbours():
   blocks = np.nanmean(values.reshape(400, 10, 3), axis=1).mean(axis=1)
   np.testing.assert_allclose(line.get_ydata(), blocks)
   np.testing.assert_array_equal(line.get_xdata(), 1000 * np.arange(1, 401))
+  # Blocks of one report or two, of which the last ends with the last report.
+  run = _run(lines=457)
+  curve = curves.over_training(run, 'kl_last')
+  assert len(curve.x) == 400 and curve.x[-1] == 45_700
+  reports = _array(run, 'kl_last').mean(axis=0)
+  lengths = np.diff(np.append(0, curve.x)) // 100
+  assert set(lengths) == {1, 2}
+  np.testing.assert_allclose((curve.mean * lengths).sum(), reports.sum())
 
 
 def test_points_are_marked_where_a_line_would_not_show_them():
