@@ -101,7 +101,10 @@ def _comparable(
   now = jax_settings.BEFORE | new['settings']
   was = new['option_defaults'] | jax_settings.BEFORE | old
   foreign = {*_ONCE_OF_ALL} - {*now}
-  return {name: was[name] for name in was if name not in foreign}, now
+  # A task's sizes are None for other tasks, or missing if the program has none.
+  names = [name for name in {**was, **now} if name not in foreign]
+  was, now = ({name: each.get(name) for name in names} for each in (was, now))
+  return was, now
 
 
 def is_evaluated(workdir: pathlib.Path, steps: int, episodes: int) -> bool:

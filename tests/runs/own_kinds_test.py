@@ -55,6 +55,25 @@ def test_a_run_of_ones_own_trains_records_and_goes_on(tmp_path):
       _prepare(tmp_path, steps=4, **{**changes, **changed})
 
 
+@dataclasses.dataclass(frozen=True)
+class _Gapped(own_core.BackwardRecall):
+  """A task with a size that no other task has."""
+
+  gap: int = 3
+
+
+def test_a_run_goes_on_beside_a_new_task_with_a_new_size(tmp_path):
+  run = _prepare(tmp_path)
+  records.write_config(tmp_path, run.config)
+  tasks = {'backward_recall': own_core.BackwardRecall, 'gapped': _Gapped}
+  more = kinds.with_own({'leaky': own_core.leaky}, tasks)
+  assert _prepare(tmp_path, more).config['settings']['gap'] is None
+  with pytest.raises(records.SettingsDiffer, match='gap'):
+    _prepare(tmp_path, more, task='gapped')
+  records.write_config(tmp_path, _prepare(tmp_path, more).config)
+  _prepare(tmp_path)
+
+
 def test_ones_own_have_defaults_of_their_own(tmp_path):
   run = _prepare(tmp_path)
   assert run.settings.steps == own_core.BackwardRecall.steps
