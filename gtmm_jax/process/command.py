@@ -30,6 +30,10 @@ def parse_flags(arguments: list[str]) -> list[str]:
     rest = flags.FLAGS(arguments)
   except flags.Error as error:
     fail(error)
+  except BrokenPipeError:
+    # `head` has read enough of --help.
+    forget_output()
+    sys.exit(1)
   if len(rest) > 1:
     fail(f'{rest[1]!r} is not a flag; flags are written --name=value.')
   return rest
@@ -146,11 +150,16 @@ def words(values: Mapping[str, Any]) -> list[str]:
   ]
 
 
+def forget_output() -> None:
+  """Redirects standard output, which nobody reads, to the null device."""
+  os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
 class _Console(Console):
   """A console that ends the program once nobody reads its output."""
 
   def on_broken_pipe(self) -> None:
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    forget_output()
     if not signals.receive_broken_pipe():
       super().on_broken_pipe()
 

@@ -100,6 +100,20 @@ def test_a_variable_that_jax_refuses_is_told_in_one_line(tmp_path):
   assert 'JAX_ENABLE_X64' in said
 
 
+def test_help_ends_quietly_once_nobody_reads_it(tmp_path):
+  program = subprocess.Popen(
+    [sys.executable, str(_file('run')), '--help'],
+    cwd=tmp_path,
+    env=program_flags.environment(),
+    stdout=subprocess.PIPE,
+    stderr=subprocess.PIPE,
+  )
+  program.stdout.close()
+  assert program.stderr.read() == b''
+  program.stderr.close()
+  assert program.wait() == 1
+
+
 @pytest.mark.parametrize(
   'error', [RuntimeError('no\ndriver'), AssertionError()]
 )
