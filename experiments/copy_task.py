@@ -27,12 +27,15 @@ if __name__ == '__main__':
 from absl import app, flags
 
 from copying import session, training
+from gtmm_jax import folds
 from gtmm_jax.process import jax_settings
 from gtmm_jax.runs import workdirs
 
 FLAGS = flags.FLAGS
 
 _LARGEST_SEED = 2**32 - 1
+# Devices count in 32 bits; larger numbers of steps belong to other keys.
+_MOST = folds.DREAMS - 1
 _NUMBERS = {
   'length': (10, 'Greatest number of vectors in training; the least is 1.'),
   'bits': (6, 'Bits of a vector.'),
@@ -76,12 +79,20 @@ def define_flags(values: flags.FlagValues = FLAGS) -> None:
     flag_values=values,
   )
   for name, (default, text) in _NUMBERS.items():
-    flags.DEFINE_integer(name, default, text, lower_bound=1, flag_values=values)
+    flags.DEFINE_integer(
+      name,
+      default,
+      text,
+      lower_bound=1,
+      upper_bound=_MOST,
+      flag_values=values,
+    )
   flags.DEFINE_integer(
     'longest',
     None,
     'Greatest number of vectors in the evaluation. Default: twice --length.',
     lower_bound=1,
+    upper_bound=_MOST,
     flag_values=values,
   )
   flags.DEFINE_float(

@@ -312,6 +312,7 @@ def test_the_same_command_gives_the_same_numbers_in_place_of_the_old(
     ('--seed=-1', 'from 0'),
     ('--seed=4294967296', '2^32 - 1'),
     ('--length=0', 'length'),
+    ('--steps=2147483645', '[1, 2147483644]'),
     ('--longest=9', 'at least --length, 10'),
     ('--learning_rate=nan', 'between 0 and 1'),
     ('--slots=3', 'as many slots'),
