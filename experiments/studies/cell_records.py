@@ -121,7 +121,15 @@ def resolve(
     lines = said.decode(errors='replace').strip().splitlines()
     why = lines[-1] if lines else f'ended with code {child.returncode}'
     raise ValueError(f'The cells cannot be checked: {why}')
-  resolved = json.loads(answer)
+  try:
+    resolved = json.loads(answer)
+  except ValueError:
+    resolved = None
+  if not isinstance(resolved, dict) or resolved.keys() != grid.keys():
+    raise ValueError(
+      f'{program} does not answer when cells are checked; --program is a file '
+      f'that prints nothing and calls gtmm_jax.runs.main.'
+    )
   problems = {
     name: each['problem']
     for name, each in resolved.items()

