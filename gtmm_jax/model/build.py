@@ -127,9 +127,15 @@ MODELS: Mapping[str, Make] = MappingProxyType(
 
 
 def options(make: Make) -> dict[str, Option]:
-  """Returns a model's options by name: its keyword-only parameters."""
+  """Returns a model's options by name: its keyword-only parameters.
+
+  An option that is not annotated has the type of its default.
+  """
   return {
-    name: Option(each.annotation, each.default)
+    name: Option(
+      type(each.default) if each.annotation is each.empty else each.annotation,
+      each.default,
+    )
     for name, each in inspect.signature(make, eval_str=True).parameters.items()
     if each.kind is inspect.Parameter.KEYWORD_ONLY
   }

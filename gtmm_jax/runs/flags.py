@@ -63,6 +63,9 @@ def define(
   Args:
     names: of flags, which may be of `EPISODE` and `OPTIONS`; None for all.
     kinds: the models and tasks of the program.
+
+  Raises:
+    ValueError: a size of a task has the name of another flag.
   """
   for name, (field, known) in about().items():
     if names is None or name in names:
@@ -77,6 +80,11 @@ def define(
       _define(name, field.type, field.default, choices, text)
   for name in kinds_module.all_sizes(kinds):
     if names is None or name in names:
+      if name in flags.FLAGS:
+        raise ValueError(
+          f'A size of a task is called {name}, the name of another flag; '
+          f'rename it.'
+        )
       text = _EPISODE.get(name, 'A size of episodes.') + _preset_default(name)
       flags.DEFINE_integer(name, None, text)
   for name, text in _OPTIONS.items():

@@ -2,18 +2,17 @@
 
 import dataclasses
 import inspect
+import types
 import typing
 from collections.abc import Collection, Iterable, Mapping
 from types import MappingProxyType
-from typing import Any, NamedTuple
-
-import jax
-import jax.numpy as jnp
-from flax import linen as nn
+from typing import Any, Literal, NamedTuple, get_args, get_origin
 
 from gtmm_jax import presets, tasks
 from gtmm_jax.model import build
-from gtmm_jax.runs.settings import Settings
+from gtmm_jax.records import documents
+from gtmm_jax.runs.settings import Settings, about
+from gtmm_jax.tasks import episode
 
 # Attributes of a task besides its sizes (see `gtmm_jax.tasks.episode`).
 _CONTRACT = ('sample', 'length', 'prefix', 'condition_size', 'asks')
@@ -105,6 +104,39 @@ def _require_model(name: str, make: build.Make) -> None:
       f'The model {name} cannot be called with sizes and slots ({error}); its '
       f'options come after *, with defaults.'
     ) from error
+  try:
+    options = build.options(make)
+  except Exception as error:
+    raise ValueError(
+      f'The types of the options of the model {name} cannot be read ({error}); '
+      f'import what they name.'
+    ) from error
+  for option, (kind, default) in options.items():
+    _require_option(f'The option {option} of the model {name}', kind, default)
+
+
+def _require_option(what: str, kind: Any, default: Any) -> None:
+  """Raises `ValueError` unless --set can read an option's type."""
+  if not _is_readable(kind):
+    raise ValueError(
+      f'{what} has the type {kind}; it must be bool, int, float, str, a '
+      f'Literal, a tuple of these, or one of them or None.'
+    )
+  try:
+    documents.as_json(default)
+  except TypeError as error:
+    raise ValueError(
+      f'{what} has the default {default!r}, which is no {kind}; take another.'
+    ) from error
+
+
+def _is_readable(kind: Any) -> bool:
+  """Returns whether --set can read values of a type."""
+  origin, arguments = get_origin(kind), get_args(kind)
+  if origin in (typing.Union, types.UnionType, tuple):
+    parts = [a for a in arguments if a not in (type(None), Ellipsis)]
+    return bool(parts) and all(map(_is_readable, parts))
+  return origin is Literal or kind in (bool, int, float, str)
 
 
 def _require_task(name: str, task: type) -> None:
@@ -112,12 +144,44 @@ def _require_task(name: str, task: type) -> None:
   if not (isinstance(task, type) and dataclasses.is_dataclass(task)):
     raise ValueError(f'The task {name} is {task!r}; it must be a dataclass.')
   has = {*dir(task), *task.__dataclass_fields__}
-  lacking = [each for each in _CONTRACT if each not in has]
+  asks = getattr(task, 'asks', None)
+  contract = (*_CONTRACT, *(('classes',) if asks == 'class' else ()))
+  lacking = [each for each in contract if each not in has]
   if lacking:
     raise ValueError(
       f'The task {name} lacks {" and ".join(lacking)}; a task has '
-      f'{", ".join(_CONTRACT)}.'
+      f'{", ".join(contract)}.'
     )
+  if isinstance(asks, str) and asks not in get_args(episode.Asks):
+    raise ValueError(
+      f'The task {name} asks {asks!r}; it must be one of '
+      f'{", ".join(get_args(episode.Asks))}.'
+    )
+  number, most = steps(task), about()['steps'][1].most
+  if not (isinstance(number, int) and 1 <= number <= most):
+    raise ValueError(
+      f'The task {name} has {number!r} steps; it must be 1 to {most}.'
+    )
+  _require_fields(name, task)
+
+
+def _require_fields(name: str, task: type) -> None:
+  """Raises `ValueError` unless flags can set all fields without a default."""
+  try:
+    flags = sizes(task)
+  except Exception as error:
+    raise ValueError(
+      f'The types of the fields of the task {name} cannot be read ({error}); '
+      f'import what they name.'
+    ) from error
+  for field in dataclasses.fields(task):
+    defaults = field.default, field.default_factory
+    is_missing = defaults == (dataclasses.MISSING, dataclasses.MISSING)
+    if field.init and is_missing and field.name not in flags:
+      raise ValueError(
+        f'The field {field.name} of the task {name} has no default; only '
+        f'integers, which have a flag, may have none.'
+      )
 
 
 def sizes(task: type) -> dict[str, Any]:
@@ -130,11 +194,13 @@ def sizes(task: type) -> dict[str, Any]:
   Returns:
     Defaults by name, `dataclasses.MISSING` for sizes without a default.
   """
-  types = typing.get_type_hints(task)
+  hints = typing.get_type_hints(task)
   return {
     field.name: field.default
     for field in dataclasses.fields(task)
-    if types[field.name] is int and field.name != 'condition_size'
+    if hints[field.name] is int
+    and field.init
+    and field.name != 'condition_size'
   }
 
 
@@ -152,55 +218,3 @@ def steps(task: type) -> int:
 def channels(task: type) -> int:
   """Returns the channels of a task's frames: 1 (grey) or 3."""
   return getattr(task, 'channels', 1)
-
-
-def require_core(model: str, core: nn.Module, features: int) -> None:
-  """Checks that a core keeps the contract; computes shapes only.
-
-  Args:
-    model: its name, for the message.
-    core: without parameters.
-    features: size of an input.
-
-  Raises:
-    ValueError: the core fails, or returns wrong shapes or types.
-  """
-  for batch in ((), (2,), (2, 3)):
-    try:
-      carry, (new, context) = _shapes(core, (*batch, features))
-    except Exception as error:
-      reason = (str(error).splitlines() or [type(error).__name__])[0]
-      raise ValueError(
-        f'The core of {model} fails on inputs of shape {(*batch, features)}: '
-        f'{reason}'
-      ) from error
-    leaves = jax.tree.leaves(carry)
-    if any(leaf.shape[: len(batch)] != batch for leaf in leaves):
-      wrong = 'a carry whose leaves do not all begin with the batch axes'
-    elif jax.tree.map(_kind, carry) != jax.tree.map(_kind, new):
-      wrong = 'a carry of other shapes or types than the one that it got'
-    elif not hasattr(context, 'shape') or context.shape[:-1] != batch:
-      wrong = 'a context that is not one array [..., P] with the batch axes'
-    else:
-      continue
-    raise ValueError(
-      f'The core of {model} returns {wrong}, for inputs of shape '
-      f'{(*batch, features)}; see gtmm_jax/memory/contract.py.'
-    )
-
-
-def _shapes(core: nn.Module, shape: tuple[int, ...]) -> tuple[Any, Any]:
-  """Returns the shapes of a core's first carry, and of its call's results."""
-  key = jax.random.key(0)
-  carry = jax.eval_shape(lambda: core.initialize_carry(key, shape))
-  inputs = jax.ShapeDtypeStruct(shape, jnp.float32)
-  returned, _ = jax.eval_shape(
-    lambda carry, inputs: core.init_with_output(key, carry, inputs),
-    carry,
-    inputs,
-  )
-  return carry, returned
-
-
-def _kind(leaf: Any) -> tuple[Any, ...]:
-  return leaf.shape, leaf.dtype

@@ -11,8 +11,15 @@ from gtmm_jax.model import build
 from gtmm_jax.model.temporal_vae import TemporalVAE
 from gtmm_jax.problem import Problem
 from gtmm_jax.process import command, jax_settings, places, provenance
+from gtmm_jax.runs import (
+  contracts,
+  own_frames,
+  resolve,
+  room,
+  set_flag,
+  workdirs,
+)
 from gtmm_jax.runs import kinds as kinds_module
-from gtmm_jax.runs import own_frames, resolve, room, set_flag, workdirs
 from gtmm_jax.runs.kinds import BUILT_IN, Kinds
 from gtmm_jax.runs.run import Run
 from gtmm_jax.runs.settings import Settings, as_text, recorded
@@ -60,6 +67,8 @@ def prepare(
     # Reads a large file only if everything else is right.
     _make_model(settings, task, header.shape, kinds)
   loaded, more_images = (load or load_images)(settings, kinds)
+  if settings.task not in BUILT_IN.tasks:
+    contracts.require_episode(settings.task, task, loaded.training)
   model = _make_model(settings, task, loaded.training.shape, kinds)
   preset = resolve.sized(settings, kinds)
   layout = replicas.plan(settings.replicas, preset.networks != 'dense')
@@ -88,7 +97,13 @@ def _preset(settings: Settings) -> tuple[str, str]:
   is_auto = settings.preset == 'auto'
   # On the CPU each replica gets its own device.
   small = presets.PRESETS['small' if is_auto else settings.preset]
-  replicas.prepare_cpu_devices(settings.replicas or small.replicas)
+  try:
+    replicas.prepare_cpu_devices(settings.replicas or small.replicas)
+  except RuntimeError as error:
+    raise ValueError(
+      'jax was used before the run chose its devices; compute nothing with jax '
+      'while your program is imported.'
+    ) from error
   command.require_device()
   if not is_auto:
     return settings.preset, 'as asked'
@@ -105,7 +120,7 @@ def _make_model(
   model = _model(settings, task, shape, kinds)
   features = model.latent_size + task.condition_size
   if settings.model not in BUILT_IN.models:
-    kinds_module.require_core(settings.model, model.core, features)
+    contracts.require_core(settings.model, model.core, features)
   else:
     # A core checks its settings when it makes a carry.
     jax.eval_shape(

@@ -26,20 +26,21 @@ def start(models: Mapping[str, Make], tasks: Mapping[str, type]) -> None:
   """Runs the program, with models and tasks beside the built-in ones."""
   try:
     kinds = kinds_module.with_own(models, tasks)
+    define = functools.partial(define_flags, kinds)
+    if sys.argv[1:] == [runs.CHECK_CELLS]:
+      cells.answer(define, kinds)
+      return
+    app.define_help_flags()
+    define()
   except ValueError as error:
     command.fail(error)
-  define = functools.partial(define_flags, kinds)
-  if sys.argv[1:] == [runs.CHECK_CELLS]:
-    cells.answer(define, kinds)
-    return
-  define()
   app.run(lambda _: run(kinds), flags_parser=command.parse_flags)
 
 
 def define_flags(kinds: Kinds = BUILT_IN) -> None:
   """Defines every flag of the program."""
-  flags_module.define(kinds=kinds)
   compilation_cache.define_flag()
+  flags_module.define(kinds=kinds)
 
 
 def run(kinds: Kinds) -> None:

