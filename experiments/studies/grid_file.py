@@ -147,6 +147,10 @@ def _require_flag(file: pathlib.Path, name: str, value: Any) -> None:
       f'{file}: a value of {name} is {kind}; it must be a text, a number, true '
       f'or false.'
     )
+  if name == 'set' and not isinstance(value, str):
+    raise ValueError(
+      f'{file}: a value of set is {value}; it must be a text, "NAME=VALUE".'
+    )
   if isinstance(value, str) and not value.isprintable():
     raise ValueError(
       f'{file}: a value of {name} has characters that cannot be printed.'
