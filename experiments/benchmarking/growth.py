@@ -7,9 +7,11 @@ from typing import NamedTuple
 from absl import flags as absl_flags
 
 from gtmm_jax.runs import flags
-from gtmm_jax.runs.settings import Settings
+from gtmm_jax.runs.settings import Settings, about
 
 _DEFAULT = '1,4'
+# Other flags of the program, such as --seconds, do not change a run.
+_SETTINGS = (*about(), *flags.EPISODE, *flags.OPTIONS)
 
 
 class Growth(NamedTuple):
@@ -66,7 +68,7 @@ def settings(growth: Growth, values: absl_flags.FlagValues) -> list[Settings]:
     row = copy.deepcopy(values)
     if row['replicas'].value is None:
       row['replicas'].value = 1
-    if growth.name in row:
+    if growth.name in _SETTINGS and growth.name in row:
       try:
         row[growth.name].parse(str(value))
       except absl_flags.Error as error:

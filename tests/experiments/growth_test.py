@@ -14,7 +14,7 @@ def values():
   flags.DEFINE_string('model', 'dnc', '', defined)
   flags.DEFINE_string('order', None, '', defined)
   flags.DEFINE_multi_string('set', [], '', defined)
-  for name in ('replicas', 'batch_size', 'pre_recall'):
+  for name in ('replicas', 'batch_size', 'pre_recall', 'seconds'):
     flags.DEFINE_integer(name, None, '', flag_values=defined)
 
   def parse(*words: str) -> flags.FlagValues:
@@ -62,6 +62,7 @@ def test_without_replicas_there_is_one(values):
   assert grown[0].replicas == 1
 
 
-def test_a_setting_that_is_not_there_is_refused(values):
-  with pytest.raises(ValueError, match='layers'):
-    growth.settings(growth.Growth('layers', (1, 2)), values())
+@pytest.mark.parametrize('name', ['layers', 'seconds', 'v'])
+def test_a_setting_that_is_not_there_is_refused(values, name):
+  with pytest.raises(ValueError, match=f'{name}: there is no such setting'):
+    growth.settings(growth.Growth(name, (1, 2)), values())
