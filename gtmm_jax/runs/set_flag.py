@@ -189,5 +189,7 @@ def _described(name: str, kind: Any) -> str:
   number = {int: 'a whole number', float: 'a number'}.get(kind)
   if number is None:
     return 'letters, digits and . , + -'
-  bound = ' from 0 on' if name in _MAY_BE_ZERO else ' above 0'
-  return number + (bound if _is_size(name) else '')
+  if not _is_size(name):
+    return number
+  least = 'from 0 on' if name in _MAY_BE_ZERO else 'above 0'
+  return f'{number} {least}, at most {LARGEST}'

@@ -109,7 +109,7 @@ def test_a_workdir_of_before_there_was_an_option_has_its_default(tmp_path):
     (['latent_size=many'], 'must be a whole number above 0'),
     (['latent_size=8.5'], 'must be a whole number above 0'),
     (['latent_size=0'], 'must be a whole number above 0'),
-    (['latent_size=99999999999'], 'must be a whole number above 0'),
+    (['latent_size=99999999999'], 'above 0, at most 2147483647'),
     (['dense_hidden=8+x'], 'joined by +, each a whole number above 0'),
     (['patches=4'], 'numbers joined by x, as in 4x32'),
     (['gradient_norm=nan'], 'must be a number above 0'),
