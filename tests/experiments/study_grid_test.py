@@ -133,7 +133,7 @@ def test_what_over_sets_comes_on_top_of_what_flags_set(tmp_path):
     (_one(store=None), 'store is null'),
     (_one(without=['age']), 'without is a list'),
     (_one(set=[['a=1']]), 'set is a list'),
-    (_one(set=[3, None]), 'set is null'),
+    (_one(set=['a=3', None]), 'set is null'),
     (_one(set=3), 'a value of set is 3; it must be a text'),
     ({'cells': [{'flags': {}, 'over': {'set': [3]}}]}, 'set is 3'),
     (_one(steps={'at': 3}), 'steps is an object'),
