@@ -146,6 +146,8 @@ def _start(folder, grid, run, *flags, **variables):
     'from gtmm_jax.process import command, signals\n'
     # A shell has what it runs in the background ignore interrupts.
     'signal.signal(signal.SIGINT, signal.default_int_handler)\n'
+    # So does nohup with hangups.
+    'signal.signal(signal.SIGHUP, signal.SIG_DFL)\n'
     'signals.watch(signals.GOES_ON)\n'
     # They would take a device's memory from its runs.
     'import jax\n'
