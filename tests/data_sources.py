@@ -1,7 +1,8 @@
-"""Parts that tests of digits and of characters share."""
+"""Parts that tests with digits or characters share."""
 
 import hashlib
 import importlib.util
+import pathlib
 import struct
 
 import numpy as np
@@ -36,3 +37,17 @@ def hide_package(monkeypatch: pytest.MonkeyPatch, hidden: str) -> None:
     return None if name == hidden else find_spec(name, package)
 
   monkeypatch.setattr(importlib.util, 'find_spec', find_others)
+
+
+def write_idx(folder: pathlib.Path) -> None:
+  """Writes four idx files of random digits, 60 for training and 30 held out."""
+  random = np.random.default_rng(0)
+  for part, count in {'train': 60, 't10k': 30}.items():
+    pixels = random.integers(0, 256, (count, 28, 28), np.uint8)
+    labels = np.arange(count, dtype=np.uint8) % 10
+    (folder / f'{part}-images-idx3-ubyte').write_bytes(
+      struct.pack('>4i', 2051, count, 28, 28) + pixels.tobytes()
+    )
+    (folder / f'{part}-labels-idx1-ubyte').write_bytes(
+      struct.pack('>2i', 2049, count) + labels.tobytes()
+    )

@@ -3,7 +3,6 @@
 import json
 import os
 import pathlib
-import struct
 import subprocess
 import sys
 
@@ -11,6 +10,7 @@ import jax
 import numpy as np
 import pytest
 
+import data_sources
 import program_flags
 from gtmm_jax import presets
 
@@ -86,16 +86,7 @@ def _python(arguments: list, folder: pathlib.Path):
 def digits(tmp_path_factory: pytest.TempPathFactory) -> pathlib.Path:
   """Makes a folder with four idx files of random digits."""
   folder = tmp_path_factory.mktemp('some digits')
-  random = np.random.default_rng(0)
-  for part, count in {'train': 60, 't10k': 30}.items():
-    pixels = random.integers(0, 256, (count, 28, 28), np.uint8)
-    labels = np.arange(count, dtype=np.uint8) % 10
-    (folder / f'{part}-images-idx3-ubyte').write_bytes(
-      struct.pack('>4i', 2051, count, 28, 28) + pixels.tobytes()
-    )
-    (folder / f'{part}-labels-idx1-ubyte').write_bytes(
-      struct.pack('>2i', 2049, count) + labels.tobytes()
-    )
+  data_sources.write_idx(folder)
   return folder
 
 

@@ -3,7 +3,6 @@
 import json
 import pathlib
 import shutil
-import struct
 import subprocess
 import sys
 
@@ -11,6 +10,7 @@ import numpy as np
 import pytest
 
 import accelerator_report
+import data_sources
 import program_flags
 
 _ROOT = pathlib.Path(__file__).resolve().parents[2]
@@ -197,16 +197,7 @@ def digits(tmp_path: pathlib.Path) -> pathlib.Path:
   """Makes a folder with four idx files of random digits."""
   folder = tmp_path / 'some digits'
   folder.mkdir()
-  random = np.random.default_rng(0)
-  for part, count in {'train': 60, 't10k': 30}.items():
-    pixels = random.integers(0, 256, (count, 28, 28), np.uint8)
-    labels = np.arange(count, dtype=np.uint8) % 10
-    (folder / f'{part}-images-idx3-ubyte').write_bytes(
-      struct.pack('>4i', 2051, count, 28, 28) + pixels.tobytes()
-    )
-    (folder / f'{part}-labels-idx1-ubyte').write_bytes(
-      struct.pack('>2i', 2049, count) + labels.tobytes()
-    )
+  data_sources.write_idx(folder)
   return folder
 
 
