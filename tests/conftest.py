@@ -28,6 +28,7 @@ os.environ['PYTHONPATH'] = os.pathsep.join(
 chex.set_n_cpu_devices(4)
 
 _SHARED = _ROOT.parent / 'shared'
+_GOLDEN = _ROOT / 'tests' / 'golden'
 # Halves the time to compile loops; later versions of XLA no longer have it.
 _PLAIN_LOOPS = '--xla_cpu_use_fusion_emitters=false'
 _LIMIT = 300.0
@@ -116,18 +117,28 @@ def shared() -> pathlib.Path:
 
 
 @pytest.fixture(scope='session')
-def golden(shared: pathlib.Path) -> Callable[[str], np.lib.npyio.NpzFile]:
-  """Returns a function that reads the reference arrays shared/golden/NAME.npz.
+def golden() -> Callable[[str], np.lib.npyio.NpzFile]:
+  """Returns a function that reads the reference arrays tests/golden/NAME.npz.
 
   The arrays are float64 unless their dtype says otherwise.
   """
-  if not (shared / 'golden').is_dir():
-    pytest.skip('needs the reference numbers, ../shared/golden')
 
   def load(name: str) -> np.lib.npyio.NpzFile:
-    return np.load(shared / 'golden' / f'{name}.npz')
+    return np.load(_GOLDEN / f'{name}.npz')
 
   return load
+
+
+@pytest.fixture(scope='session')
+def golden_files() -> Callable[[str], list[pathlib.Path]]:
+  """Returns a function that lists files of reference arrays by a pattern."""
+
+  def files(pattern: str) -> list[pathlib.Path]:
+    paths = sorted(_GOLDEN.glob(pattern))
+    assert paths, pattern
+    return paths
+
+  return files
 
 
 @pytest.fixture

@@ -520,6 +520,6 @@ INPUTS = {
 }
 
 
-def test_every_reference_array_is_compared(load, shared):
-  paths = (shared / 'golden').glob('dnc_*.npz')
+def test_every_reference_array_is_compared(load, golden_files):
+  paths = golden_files('dnc_*.npz')
   compare_all(CHECKS, load, paths, INPUTS, ('w1_', 'w2_'))

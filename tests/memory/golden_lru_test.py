@@ -438,6 +438,6 @@ INPUTS = {
 }
 
 
-def test_every_reference_array_is_compared(load, shared):
-  paths = (shared / 'golden').glob('lru_*.npz')
+def test_every_reference_array_is_compared(load, golden_files):
+  paths = golden_files('lru_*.npz')
   compare_all(CHECKS, load, paths, INPUTS, ('h1_', 'h2_', 'exactn_'))

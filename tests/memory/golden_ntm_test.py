@@ -430,7 +430,6 @@ INPUTS = {
 }
 
 
-def test_every_reference_array_is_compared(load, shared):
-  folder = shared / 'golden'
-  paths = [*folder.glob('ntm_*.npz'), *folder.glob('gtmm_*.npz')]
+def test_every_reference_array_is_compared(load, golden_files):
+  paths = golden_files('ntm_*.npz') + golden_files('gtmm_*.npz')
   compare_all(CHECKS, load, paths, INPUTS, ('h1_', 'h2_'))
