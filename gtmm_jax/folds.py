@@ -3,8 +3,7 @@
 `jax.random.fold_in(parent, number)` gives each use of a parent key a key of its
 own, as long as no two uses share a number. Numbers that only count (rooms,
 windows, recorded episodes, a classifier's steps) start at 0 and share their
-parent with no number of this table. Flax initialises the classifier with the
-parent of its steps, into which it folds hashes of names.
+parent with no number of this table.
 
 This module imports nothing, so that tasks, models and programs can share it.
 """

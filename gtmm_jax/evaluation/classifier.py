@@ -51,7 +51,8 @@ def fit(key: Array, images: Any, classes: int, steps: int = _STEPS) -> Any:
   """
   pixels, labels = jnp.asarray(images.pixels), jnp.asarray(images.labels)
   network = Classifier(classes)
-  params = network.init(key, jnp.zeros(pixels.shape[1:], jnp.float32))
+  init_key, steps_key = jax.random.split(key)
+  params = network.init(init_key, jnp.zeros(pixels.shape[1:], jnp.float32))
   optimizer = optax.adam(optax.cosine_decay_schedule(_RATE, steps))
 
   def loss(params, frames, labels):
@@ -62,7 +63,8 @@ def fit(key: Array, images: Any, classes: int, steps: int = _STEPS) -> Any:
 
   def update(step, carry):
     params, state = carry
-    index_key, shift_key = jax.random.split(jax.random.fold_in(key, step))
+    step_key = jax.random.fold_in(steps_key, step)
+    index_key, shift_key = jax.random.split(step_key)
     index = jax.random.randint(index_key, (_BATCH,), 0, len(labels), jnp.int32)
     frames = _shifted(shift_key, _in_unit(pixels[index]))
     gradient = jax.grad(loss)(params, frames, labels[index])

