@@ -12,7 +12,13 @@ import jax
 import jax.numpy as jnp
 
 from gtmm_jax import folds
-from gtmm_jax.evaluation import classifier, fidelity, metrics, retrieval
+from gtmm_jax.evaluation import (
+  classifier,
+  episodes,
+  fidelity,
+  metrics,
+  retrieval,
+)
 from gtmm_jax.model import distributions, free_energy, generate
 from gtmm_jax.problem import Problem
 
@@ -39,7 +45,7 @@ class Protocol:
 
 
 class EvaluationState(NamedTuple):
-  """Sums over evaluation batches, for one replica.
+  """Sums over evaluation batches, and the latest batches, for one replica.
 
   Attributes:
     totals: of the metrics.
@@ -48,12 +54,15 @@ class EvaluationState(NamedTuple):
     retrieved: counts of generated frames that are right.
     closeness: distances of generated frames from true ones, where no frame is a
       repeat.
+    episodes: values of the frames of the latest P batches, [P, T, B]; batch b
+      has row b mod P.
   """
 
   totals: metrics.Totals
   entropy: Array
   retrieved: retrieval.Tally
   closeness: fidelity.Fidelity
+  episodes: episodes.EpisodeValues
 
 
 class Generated(NamedTuple):
@@ -68,13 +77,20 @@ class Generated(NamedTuple):
   free: Array
 
 
-def zeros(length: int) -> EvaluationState:
-  """Returns sums over no batch, for episodes of `length` frames."""
+def zeros(length: int, batch_size: int, batches: int) -> EvaluationState:
+  """Returns the state before the first batch.
+
+  Args:
+    length: T, frames of an episode.
+    batch_size: B, episodes of a batch.
+    batches: P, the number of batches whose single frames are kept.
+  """
   return EvaluationState(
     metrics.zeros(length),
     jnp.float32(0),
     retrieval.zeros(),
     fidelity.zeros(),
+    episodes.zeros(batches, length, batch_size),
   )
 
 
@@ -86,11 +102,11 @@ def evaluate_batch(
   images: Any,
   judge: Any = None,
 ) -> EvaluationState:
-  """Adds one batch of episodes to the sums.
+  """Evaluates one batch of episodes.
 
   Args:
     protocol: how to evaluate.
-    state: the sums so far; their number of batches picks the next keys.
+    state: of the batches so far; their number picks the next keys.
     variables: `params` and `batch_stats` of the replica.
     key: the replica's key.
     images: held-out ones.
@@ -98,7 +114,7 @@ def evaluate_batch(
       class; else None.
 
   Returns:
-    The new sums.
+    The new state.
   """
   problem = protocol.problem
   number = state.totals.batches.astype(jnp.uint32)
@@ -116,7 +132,7 @@ def evaluate_batch(
     noise,
     inference,
   )
-  _, entropy, retrieved, closeness = state
+  entropy, closeness = state.entropy, state.closeness
   if problem.model.observation_map.likelihood == 'bernoulli':
     floor = distributions.bernoulli_entropy(episode.frames)
     entropy += floor.sum((0, -3, -2, -1)).mean()
@@ -125,12 +141,28 @@ def evaluate_batch(
       episode.frames, generated.free, episode.predictable, protocol.prefix
     )
     closeness = jax.tree.map(jnp.add, closeness, measured)
+    verdicts = retrieval.none_asked(episode.predictable.shape)
   else:
     classify = judge and functools.partial(classifier.classify, judge)
-    tally = retrieval.tally(episode, *generated, protocol.prefix, classify)
-    retrieved = jax.tree.map(jnp.add, retrieved, tally)
-  totals = metrics.add(state.totals, inference.terms, episode.predictable)
-  return EvaluationState(totals, entropy, retrieved, closeness)
+    verdicts = retrieval.judge(episode, *generated, protocol.prefix, classify)
+  values = episodes.of_batch(inference.terms, episode, verdicts)
+  return EvaluationState(
+    metrics.add(state.totals, inference.terms, episode.predictable),
+    entropy,
+    jax.tree.map(jnp.add, state.retrieved, retrieval.tally(verdicts)),
+    closeness,
+    _put(state.episodes, values, state.totals.batches),
+  )
+
+
+def _put(rows: Any, row: Any, number: Array) -> Any:
+  """Writes a batch's leaves over row `number` mod P of leaves [P, ...]."""
+
+  def put(old: Array, new: Array) -> Array:
+    index = jnp.remainder(number, jnp.int32(old.shape[0]))
+    return jax.lax.dynamic_update_index_in_dim(old, new, index, 0)
+
+  return jax.tree.map(put, rows, row)
 
 
 def generate_twice(

@@ -40,6 +40,34 @@ class Tally(NamedTuple):
   chance_free: Array
 
 
+class Verdicts(NamedTuple):
+  """Verdicts on generated frames, [T, B].
+
+  Attributes:
+    ahead: int8, 1 if the frame is right one step ahead, 0 if it is wrong, -1
+      where no image is asked for.
+    free: the same, free-running; nothing is asked in the prefix.
+    chance: probability that a uniformly drawn earlier frame is right, float32;
+      0 where nothing or a class is asked for.
+    chance_free: the same, for `free`.
+  """
+
+  ahead: Array
+  free: Array
+  chance: Array
+  chance_free: Array
+
+
+def none_asked(shape: tuple[int, int]) -> Verdicts:
+  """Returns verdicts on T x B frames of which no image is asked for."""
+  return Verdicts(
+    jnp.full(shape, -1, jnp.int8),
+    jnp.full(shape, -1, jnp.int8),
+    jnp.zeros(shape, jnp.float32),
+    jnp.zeros(shape, jnp.float32),
+  )
+
+
 def zeros() -> Tally:
   """Returns counts of no frame."""
   return Tally(*(jnp.float32(0) for _ in Tally._fields))
@@ -107,14 +135,14 @@ def finds_source(
   return (right <= wrong) & (source >= 0)
 
 
-def tally(
+def judge(
   episode: Any,
   ahead: Array,
   free: Array,
   prefix: int,
   classify: Callable[[Array], Array] | None = None,
-) -> Tally:
-  """Counts right frames over a batch of episodes.
+) -> Verdicts:
+  """Judges every frame of a batch of episodes.
 
   Args:
     episode: `frames [T, B, ...]`, and `predictable`, `source` and `label`, each
@@ -126,7 +154,7 @@ def tally(
       where no class is asked for.
 
   Returns:
-    The counts.
+    The verdicts, [T, B].
   """
   length = episode.source.shape[0]
   if classify is None:
@@ -141,13 +169,28 @@ def tally(
     (episode.source >= 0) | (episode.label >= 0)
   )
   after = is_asked & (jnp.arange(length) >= prefix)[:, None]
-  counted = (
-    is_asked,
-    is_asked & is_right,
-    after,
-    after & is_right_free,
+  return Verdicts(
+    _verdict(is_asked, is_right),
+    _verdict(after, is_right_free),
     jnp.where(is_asked, chance, 0.0),
     jnp.where(after, chance_free, 0.0),
+  )
+
+
+def _verdict(is_asked: Array, is_right: Array) -> Array:
+  """Returns 1 where right, 0 where wrong, -1 where not asked, int8."""
+  return jnp.where(is_asked, is_right.astype(jnp.int8), jnp.int8(-1))
+
+
+def tally(verdicts: Verdicts) -> Tally:
+  """Counts the verdicts on a batch of episodes."""
+  counted = (
+    verdicts.ahead >= 0,
+    verdicts.ahead == 1,
+    verdicts.free >= 0,
+    verdicts.free == 1,
+    verdicts.chance,
+    verdicts.chance_free,
   )
   return Tally(*(each.sum(dtype=jnp.float32) for each in counted))
 

@@ -1,14 +1,19 @@
 """The files of a run's workdir: its settings, metrics and evaluation.
 
-`config.json` and `evaluation.json` are replaced as a whole: a reader finds the
-old file or the new one, never a part. `metrics.jsonl` grows by one line per
-report; a crash can tear its last line only, and readers skip a torn last line.
-A line that was lost in another way is replaced by one that is marked `lost` and
-holds nulls. Arrays are written as lists and numbers that are not finite as
-null, so that every file is valid JSON. All values are in nats.
+`config.json`, `evaluation.json` and `evaluation.npz` are replaced as a whole: a
+reader finds the old file or the new one, never a part. `metrics.jsonl` grows by
+one line per report; a crash can tear its last line only, and readers skip a
+torn last line. A line that was lost in another way is replaced by one that is
+marked `lost` and holds nulls. JSON has arrays as lists, and null for numbers
+that are not finite, so that every file is valid. All values are in nats.
 """
 
 from gtmm_jax.records import history
+from gtmm_jax.records.episode_arrays import (
+  EpisodeArrays,
+  read_episodes,
+  write_episodes,
+)
 from gtmm_jax.records.summary import (
   MeanAndError,
   by_replica,
@@ -30,6 +35,7 @@ from gtmm_jax.records.workdir import (
 )
 
 __all__ = [
+  'EpisodeArrays',
   'MeanAndError',
   'SettingsDiffer',
   'append_metrics',
@@ -39,11 +45,13 @@ __all__ = [
   'history',
   'pool',
   'read_config',
+  'read_episodes',
   'read_evaluation',
   'read_metrics',
   'require_same_settings',
   'settled_at',
   'summarise',
   'write_config',
+  'write_episodes',
   'write_evaluation',
 ]

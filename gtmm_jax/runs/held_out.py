@@ -2,7 +2,7 @@
 
 import functools
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import numpy as np
@@ -10,6 +10,7 @@ import numpy as np
 from gtmm_jax import folds, replicas, train
 from gtmm_jax.evaluation import (
   classifier,
+  episodes,
   evaluate,
   fidelity,
   metrics,
@@ -21,6 +22,9 @@ from gtmm_jax.tasks.sources.dataset import Dataset
 
 # Classes of digits: only tasks on digits ask for a class.
 _CLASSES = 10
+# Episodes, at most, that the compiled program evaluates before their frames go
+# to the host; rounded up to whole batches.
+_PORTION = 500
 # Greatest number of held-out episodes in an evaluation during training.
 _ON_THE_WAY = 100
 # Metrics of each evaluation during training, finite or not.
@@ -43,6 +47,18 @@ _AT_THE_END = (
 )
 
 
+class AtTheEnd(NamedTuple):
+  """The evaluation at the end of a run.
+
+  Attributes:
+    values: content of `evaluation.json`.
+    episodes: content of `evaluation.npz`, leaves [R, N, T].
+  """
+
+  values: dict[str, Any]
+  episodes: episodes.EpisodeValues
+
+
 class Evaluation:
   """Evaluates states of a run; compiles once, at the first call.
 
@@ -57,16 +73,18 @@ class Evaluation:
     self._classifier: tuple[Any, float | None] | None = None
     self.is_compiled = False
 
-  def at_the_end(self, state: train.TrainState) -> dict[str, Any]:
-    """Returns the content of `evaluation.json`.
+  def at_the_end(self, state: train.TrainState) -> AtTheEnd:
+    """Evaluates the state at the end of training.
 
     Args:
       state: of all replicas, on the devices; it is not changed.
     """
     settings = self._run.settings
-    return self._evaluate(
+    values, frames = self._evaluate(
       state, replica_keys(settings), settings.evaluation_episodes
     )
+    quantiles = episodes.quantiles(frames)
+    return AtTheEnd({**values, 'quantiles': quantiles}, frames)
 
   def on_the_way(self, state: train.TrainState) -> dict[str, Any]:
     """Returns `held_out` of a line of `metrics.jsonl`.
@@ -83,7 +101,7 @@ class Evaluation:
     """
     settings = self._run.settings
     fold = functools.partial(jax.random.fold_in, data=folds.HELD_OUT)
-    values = self._evaluate(
+    values, _ = self._evaluate(
       state,
       jax.vmap(fold)(replica_keys(settings)),
       min(settings.evaluation_episodes, _ON_THE_WAY),
@@ -95,41 +113,62 @@ class Evaluation:
     }
 
   def _evaluate(
-    self, state: train.TrainState, keys: jax.Array, episodes: int
-  ) -> dict[str, Any]:
-    """Evaluates on `episodes`, rounded up to whole batches."""
+    self, state: train.TrainState, keys: jax.Array, count: int
+  ) -> tuple[dict[str, Any], episodes.EpisodeValues]:
+    """Evaluates on `count` episodes, rounded up to whole batches."""
     run = self._run
-    settings, problem = run.settings, run.problem
     params, accuracy = self._fit_classifier()
-    batches = -(-episodes // settings.batch_size)
-    start = jax.tree.map(
-      lambda leaf: np.broadcast_to(leaf, (settings.replicas, *leaf.shape)),
-      evaluate.zeros(run.task.length),
-    )
+    batches = -(-count // run.settings.batch_size)
     variables = {'params': state.params, 'batch_stats': state.batch_stats}
-    sums = self._step(
-      replicas.scatter(run.layout, start),
+    sums, portions = self._add_batches(
       (variables, replicas.scatter(run.layout, keys)),
       replicas.broadcast(run.layout, (run.images.held_out, params)),
       batches,
     )
-    sums = replicas.gather(sums)
     self.is_compiled = True
     failed_at = replicas.gather(state.failed_at)
-    return {
+    is_bernoulli = run.problem.model.observation_map.likelihood == 'bernoulli'
+    values = {
       'step': int(replicas.gather(state.step)[0]),
-      'episodes': batches * settings.batch_size,
+      'episodes': batches * run.settings.batch_size,
       **metrics.means(sums.totals, failed_at),
       **retrieval.accuracies(sums.retrieved, failed_at >= 0),
       **fidelity.means(sums.closeness, failed_at >= 0),
       'classifier_accuracy': accuracy,
       'entropy_floor': (
-        float(np.mean(sums.entropy)) / batches
-        if problem.model.observation_map.likelihood == 'bernoulli'
-        else None
+        float(np.mean(sums.entropy)) / batches if is_bernoulli else None
       ),
       'predictable': np.mean(sums.totals.predictable, axis=0) / batches,
     }
+    return values, episodes.join(portions, failed_at >= 0)
+
+  def _add_batches(
+    self, own: Any, shared: Any, batches: int
+  ) -> tuple[evaluate.EvaluationState, list[episodes.EpisodeValues]]:
+    """Returns sums over batches, and their episodes in portions of P batches.
+
+    Both are of all replicas, on the host. All portions are one program.
+    """
+    settings, layout = self._run.settings, self._run.layout
+    most = min(settings.evaluation_episodes, _PORTION)
+    portion = -(-most // settings.batch_size)
+    start = evaluate.zeros(self._run.task.length, settings.batch_size, portion)
+    state = replicas.scatter(
+      layout,
+      jax.tree.map(
+        lambda leaf: np.broadcast_to(leaf, (settings.replicas, *leaf.shape)),
+        start,
+      ),
+    )
+    portions = []
+    for first in range(0, batches, portion):
+      count = min(portion, batches - first)
+      state = self._step(state, own, shared, count)
+      latest = replicas.gather(state.episodes)
+      portions.append(
+        jax.tree.map(lambda leaf, count=count: leaf[:, :count], latest)
+      )
+    return replicas.gather(state), portions
 
   def _fit_classifier(self) -> tuple[Any, float | None]:
     """Returns parameters and accuracy of a task's classifier, None without."""

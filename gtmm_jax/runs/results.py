@@ -64,10 +64,11 @@ def conclude(
   if not workdirs.is_evaluated(workdir, settings.steps, episodes):
     what = f'evaluating on {episodes:,} held-out episodes'
     with progress.saying(what, console):
-      values = evaluation.at_the_end(state)
+      values, arrays = evaluation.at_the_end(state)
     for path in workdirs.figure_paths(workdir, settings):
       with contextlib.suppress(OSError):
         path.unlink()
+    records.write_episodes(workdir, arrays._asdict())
     records.write_evaluation(workdir, values)
   missing = workdirs.missing_figures(workdir, settings)
   if missing:

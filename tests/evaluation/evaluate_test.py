@@ -108,7 +108,7 @@ def test_batches_are_the_model_put_through_by_hand():
   protocol, variables, step = _case()
   problem = protocol.problem
   infer = _infer(problem.model)
-  state = evaluate.zeros(6)
+  state = evaluate.zeros(6, _BATCH, 2)
   log_likelihood, kl, masks, floors = [], [], [], []
   for index in range(3):
     state = step(state, variables, _KEY, _images())
@@ -130,8 +130,34 @@ def test_batches_are_the_model_put_through_by_hand():
     np.testing.assert_allclose(got, expected, rtol=1e-4)
 
 
+def test_values_of_the_latest_batches_are_kept():
+  protocol, variables, step = _case()
+  state = evaluate.zeros(6, _BATCH, 2)
+  verdicts = []
+  for index in range(3):
+    state = step(state, variables, _KEY, _images())
+    values = jax.tree.map(lambda leaf, row=index % 2: leaf[row], state.episodes)
+    episode, noise = _draw(protocol.problem, index)
+    terms = _infer(protocol.problem.model)(
+      variables, episode.frames, episode.condition, noise
+    ).terms
+    np.testing.assert_allclose(values.kl, terms.kl, rtol=1e-4)
+    np.testing.assert_allclose(
+      values.log_likelihood, terms.log_likelihood, rtol=1e-5
+    )
+    np.testing.assert_array_equal(values.predictable, episode.predictable)
+    np.testing.assert_array_equal(values.source, episode.source)
+    verdicts.append((values.retrieved_ahead, values.retrieved_free))
+  ahead, free = np.moveaxis(verdicts, 1, 0)
+  np.testing.assert_array_equal(state.episodes.retrieved_ahead, ahead[[2, 1]])
+  assert state.retrieved.frames == (ahead >= 0).sum()
+  assert state.retrieved.ahead == (ahead == 1).sum()
+  assert state.retrieved.frames_free == (free >= 0).sum()
+  assert state.retrieved.free == (free == 1).sum()
+
+
 def test_zeros_are_sums_over_nothing():
-  state = evaluate.zeros(6)
+  state = evaluate.zeros(6, _BATCH, 2)
   assert state.entropy == 0
   for zero, other in zip(state.totals, metrics.zeros(6), strict=True):
     np.testing.assert_array_equal(zero, other)
@@ -167,7 +193,7 @@ def test_generated_frames_see_nothing_of_what_they_are_to_be():
 
 def test_retrieval_is_tallied_over_batches():
   _, variables, step = _case()
-  state = evaluate.zeros(6)
+  state = evaluate.zeros(6, _BATCH, 2)
   for _ in range(4):
     state = step(state, variables, _KEY, _images())
   tally = state.retrieved
@@ -196,9 +222,10 @@ def test_views_are_measured_and_not_retrieved():
   }
   protocol = evaluate.Protocol(problem, 4, 'view')
   step = jax.jit(functools.partial(evaluate.evaluate_batch, protocol))
-  state = step(evaluate.zeros(6), variables, _KEY, _images())
+  state = step(evaluate.zeros(6, _BATCH, 2), variables, _KEY, _images())
   assert state.entropy == 0
   assert state.retrieved == retrieval.zeros()
+  assert (state.episodes.retrieved_ahead[0] == -1).all()
   own, every = state.closeness
   assert own.frames == every.frames == 2 * _BATCH
   # The two frames are repeats: a copy is perfect, what was dreamed is not.
@@ -213,15 +240,18 @@ def test_running_averages_stand_in_for_batch_statistics():
   protocol, variables, step = _case()
   problem = protocol.problem
   before = jax.tree.map(np.array, variables)
-  state = step(evaluate.zeros(6), variables, _KEY, _images())
+  state = step(evaluate.zeros(6, _BATCH, 2), variables, _KEY, _images())
   # They are read, not moved, and what is read counts.
   jax.tree.map(np.testing.assert_array_equal, before, variables)
-  assert state._fields == ('totals', 'entropy', 'retrieved', 'closeness')
+  assert 'batch_stats' not in state._fields
   for name, averages in variables['batch_stats'].items():
     doubled = jax.tree.map(lambda x: 2 * x, averages)
     other = {**variables['batch_stats'], name: doubled}
     moved = step(
-      evaluate.zeros(6), {**variables, 'batch_stats': other}, _KEY, _images()
+      evaluate.zeros(6, _BATCH, 2),
+      {**variables, 'batch_stats': other},
+      _KEY,
+      _images(),
     ).totals
     change = moved.log_likelihood - state.totals.log_likelihood
     assert (change[1:] != 0).all(), name
@@ -245,8 +275,10 @@ def test_entropy_is_the_floor_of_the_negative_log_likelihood():
   protocol, variables, step = _case()
   images = _images()
   binary = images._replace(pixels=images.pixels // 128 * np.uint8(255))
-  assert step(evaluate.zeros(6), variables, _KEY, binary).entropy == 0
-  state = step(evaluate.zeros(6), variables, _KEY, images)
+  assert (
+    step(evaluate.zeros(6, _BATCH, 2), variables, _KEY, binary).entropy == 0
+  )
+  state = step(evaluate.zeros(6, _BATCH, 2), variables, _KEY, images)
   frames = _draw(protocol.problem, 0)[0].frames
   # Black and white pixels have none, 0 log 0 included.
   assert (_entropy(frames)[..., :2, :, :] == 0).all()
@@ -258,7 +290,7 @@ def test_entropy_is_the_floor_of_the_negative_log_likelihood():
 
 def test_batches_and_replicas_have_their_own_episodes():
   _, variables, step = _case()
-  fresh = evaluate.zeros(6)
+  fresh = evaluate.zeros(6, _BATCH, 2)
   one = step(fresh, variables, _KEY, _images())
   again = step(fresh, variables, _KEY, _images())
   np.testing.assert_array_equal(one.totals.kl, again.totals.kl)
@@ -284,8 +316,8 @@ def test_episodes_are_none_that_training_draws():
 
 def test_images_are_those_that_are_passed():
   _, variables, step = _case()
-  one = step(evaluate.zeros(6), variables, _KEY, _images(0))
-  other = step(evaluate.zeros(6), variables, _KEY, _images(1))
+  one = step(evaluate.zeros(6, _BATCH, 2), variables, _KEY, _images(0))
+  other = step(evaluate.zeros(6, _BATCH, 2), variables, _KEY, _images(1))
   assert one.entropy != other.entropy
 
 

@@ -17,7 +17,11 @@ _CASES = [
   ('navigation', (2, 2, 12)),
 ]
 _BATCH = 4
-_tally = jax.jit(retrieval.tally, static_argnums=(3, 4))
+_judge = jax.jit(retrieval.judge, static_argnums=(3, 4))
+
+
+def _tally(*arguments):
+  return retrieval.tally(_judge(*arguments))
 
 
 def _episodes(name, sizes, seed=0):
@@ -79,7 +83,7 @@ def test_origins_of_the_longest_chain():
 
 @pytest.mark.parametrize(('name', 'sizes'), _CASES)
 @pytest.mark.parametrize('noise', [0.0, 0.4, 100.0])
-def test_counts_are_those_of_a_loop(name, sizes, noise):
+def test_verdicts_and_counts_are_those_of_a_loop(name, sizes, noise):
   episode = _episodes(name, sizes)
   prefix = TASKS[name](*sizes).prefix
   rng = np.random.default_rng(1)
@@ -88,23 +92,29 @@ def test_counts_are_those_of_a_loop(name, sizes, noise):
     for _ in range(2)
   )
   free[:prefix] = episode.frames[:prefix]
-  got = _tally(episode, ahead, free, prefix)
-  right, right_free, asked, after = 0, 0, 0, 0
+  verdicts = _judge(episode, ahead, free, prefix)
+  expected, expected_free = np.full((2, *episode.source.shape), -1)
   chances = np.zeros(2)
   for b in range(_BATCH):
     source, predictable = episode.source[:, b], episode.predictable[:, b]
     for t in np.flatnonzero(predictable):
-      asked += 1
-      right += _finds(ahead[:, b], episode.frames[:, b], source, t, len(source))
+      expected[t, b] = _finds(
+        ahead[:, b], episode.frames[:, b], source, t, len(source)
+      )
       chances[0] += _chance(source, len(source), t)
     for t in _free(source, predictable, prefix):
-      after += 1
-      right_free += _finds(free[:, b], free[:, b], source, t, prefix)
+      expected_free[t, b] = _finds(free[:, b], free[:, b], source, t, prefix)
       chances[1] += _chance(source, prefix, t)
-  assert got.frames == asked
-  assert got.ahead == right
-  assert got.frames_free == after
-  assert got.free == right_free
+  np.testing.assert_array_equal(verdicts.ahead, expected)
+  np.testing.assert_array_equal(verdicts.free, expected_free)
+  assert verdicts.ahead.dtype == verdicts.free.dtype == jnp.int8
+  got = retrieval.tally(verdicts)
+  assert (got.frames, got.ahead) == (
+    (expected >= 0).sum(),
+    expected.clip(0).sum(),
+  )
+  assert got.frames_free == (expected_free >= 0).sum()
+  assert got.free == expected_free.clip(0).sum()
   np.testing.assert_allclose((got.chance, got.chance_free), chances, rtol=1e-5)
   if noise == 0.0:
     assert got.ahead == got.frames > 0

@@ -153,12 +153,12 @@ def trained_and_evaluated(problem, task, key, images):
   after = train.train_step(problem, optimizer, before, key, images)
   sums = evaluate.evaluate_batch(
     evaluate.Protocol(problem, task.prefix, task.asks, binarize=True),
-    state=evaluate.zeros(task.length),
+    state=evaluate.zeros(task.length, _BATCH, 2),
     variables={'params': after.params, 'batch_stats': after.batch_stats},
     key=key,
     images=images,
   )
-  return before, after, evaluate.zeros(task.length), sums
+  return before, after, evaluate.zeros(task.length, _BATCH, 2), sums
 
 
 def check_model(names, model, name, preset=_TINY):
@@ -167,7 +167,8 @@ def check_model(names, model, name, preset=_TINY):
   problem = Problem(network, task.sample, _BATCH)
   function = functools.partial(trained_and_evaluated, problem, task)
   before, after, none, sums = forms(names, function, _KEY, images)
-  assert dtypes(before) == dtypes(sums) == {'float32', 'int32'}
+  assert dtypes(before) == {'float32', 'int32'}
+  assert dtypes(sums) == {'float32', 'int32', 'bool', 'int8'}
   assert after == before
   assert sums == none
 

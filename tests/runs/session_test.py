@@ -162,6 +162,7 @@ def test_a_run_leaves_records_checkpoints_and_figures(whole):
     rtol=1e-5,
   )
   assert evaluation['predictable'] == [0.0] * 10 + [1.0] * 2
+  _check_arrays(records.read_episodes(whole), evaluation)
   assert ['held_out' in line for line in lines] == [False, True] * 2
   held_out = lines[3]['held_out']
   assert held_out['episodes'] == 6
@@ -189,6 +190,33 @@ def test_a_run_leaves_records_checkpoints_and_figures(whole):
   assert sorted(os.listdir(whole / 'figures')) == FIGURES
   steps = [n for n in os.listdir(whole / 'checkpoints') if n.isdigit()]
   assert sorted(steps) == ['6', '8']
+
+
+def _check_arrays(arrays, evaluation):
+  """Checks that means over the arrays are those of the evaluation."""
+  assert {array.shape for array in arrays} == {(2, 6, 12)}
+  new, predictable = arrays.kl[..., :10], arrays.kl[..., 10:]
+  bounds = (arrays.kl - arrays.log_likelihood).sum(-1)
+  for values, name in (
+    (arrays.kl.mean(1), 'kl'),
+    (arrays.log_likelihood.mean(1), 'log_likelihood'),
+    (new.mean((1, 2)), 'kl_new'),
+    (predictable.mean((1, 2)), 'kl_predictable'),
+    (bounds.mean(1), 'negative_bound'),
+    ((arrays.retrieved_ahead == 1).sum((1, 2)) / 12, 'retrieval_ahead'),
+    ((arrays.retrieved_free == 1).sum((1, 2)) / 12, 'retrieval_free'),
+  ):
+    np.testing.assert_allclose(evaluation[name], values, rtol=1e-5)
+  for values, name in (
+    (new.mean(-1), 'kl_new'),
+    (predictable.mean(-1), 'kl_predictable'),
+    (bounds, 'negative_bound'),
+  ):
+    np.testing.assert_allclose(
+      evaluation['quantiles'][name]['50%'], np.median(values, 1), rtol=1e-5
+    )
+  np.testing.assert_array_equal(arrays.predictable, arrays.source >= 0)
+  np.testing.assert_array_equal(arrays.retrieved_ahead >= 0, arrays.predictable)
 
 
 def _interrupt(monkeypatch, owner, name, at, after):
