@@ -1,5 +1,7 @@
 """Studies: cells checked, run, shared and resumed; signals; the table."""
 
+import contextlib
+import io
 import json
 import os
 import pathlib
@@ -7,10 +9,15 @@ import signal
 import subprocess
 import sys
 import time
+from unittest import mock
 
 import numpy as np
 import pytest
+from absl import flags
+from absl.testing import flagsaver
 
+import study
+from gtmm_jax.process import command
 from gtmm_jax.runs import workdirs
 from studies import grid_file
 
@@ -123,15 +130,42 @@ def _block(models, tasks=('perfect_recall', 'navigation'), seeds=(), **flags):
   return {'flags': {'steps': 3, **flags}, 'over': over}
 
 
-def _study(folder, grid, *flags):
-  """Runs study.py with the stand-ins; returns the completed process."""
-  process = _start(folder, grid, _RUN, *flags)
-  out, err = process.communicate(timeout=120)
-  return subprocess.CompletedProcess((), process.returncode, out, err)
+@pytest.fixture(scope='module', autouse=True)
+def _flags():
+  """Defines the flags of study.py."""
+  before = set(flags.FLAGS)
+  study.define_flags()
+  yield
+  for name in set(flags.FLAGS) - before:
+    delattr(flags.FLAGS, name)
 
 
-def _start(folder, grid, run, *flags, **variables):
-  """Starts study.py, with a stand-in for run.py and what it resolves."""
+def _study(folder, grid, *words):
+  """Runs study.py in this process, with the stand-ins; returns its results."""
+  _write_stand_ins(folder, _RUN)
+  arguments = ['study.py', f'--grid={grid}', *words]
+  out, err, code = io.StringIO(), io.StringIO(), 0
+  with (
+    contextlib.chdir(folder),
+    contextlib.redirect_stdout(out),
+    contextlib.redirect_stderr(err),
+    flagsaver.flagsaver(),
+    mock.patch.object(study, '_RUN', folder / 'run.py'),
+    mock.patch.object(sys, 'argv', arguments),
+  ):
+    try:
+      study.main(command.parse_flags(arguments))
+    except SystemExit as ended:
+      code = ended.code
+  return _completed(code, out.getvalue(), err.getvalue())
+
+
+def _completed(code, out, err):
+  return subprocess.CompletedProcess((), code, out, err)
+
+
+def _write_stand_ins(folder, run):
+  """Writes a stand-in for run.py, and what it answers about cells."""
   check = (
     'import sys\n'
     'if sys.argv[1:] == ["--check_cells"]:\n'
@@ -140,6 +174,11 @@ def _start(folder, grid, run, *flags, **variables):
   )
   (folder / 'run.py').write_text(check + run)
   (folder / 'resolve.py').write_text(_RESOLVE)
+
+
+def _start(folder, grid, run, *flags, **variables):
+  """Starts study.py as a process, with a stand-in for run.py."""
+  _write_stand_ins(folder, run)
   program = (
     f'import pathlib, sys; sys.path.insert(0, {str(ROOT / "experiments")!r})\n'
     'import atexit, signal, study\n'
@@ -196,7 +235,9 @@ def _has_ended(pid):
 
 def test_a_study_runs_what_is_left_and_makes_the_table(tmp_path):
   grid = _grid(tmp_path, _block(['vrnn', 'dnc']))
-  first = _study(tmp_path, grid, '--jobs=2')
+  process = _start(tmp_path, grid, _RUN, '--jobs=2')
+  out, err = process.communicate(timeout=120)
+  first = _completed(process.returncode, out, err)
   assert first.returncode == 0, first.stderr
   folder = tmp_path / 'runs' / 'grid'
   trained = (folder / 'trained').read_text()
@@ -238,7 +279,7 @@ def test_a_study_runs_what_is_left_and_makes_the_table(tmp_path):
   other = _study(tmp_path, _grid(tmp_path, _block(['vrnn', 'dnc'], steps=2)))
   assert (other.returncode, other.stderr) == (
     2,
-    '-c: perfect_recall-vrnn and 3 more: other settings\n',
+    'study.py: perfect_recall-vrnn and 3 more: other settings\n',
   )
   assert (folder / 'trained').read_text() == trained
 
@@ -331,7 +372,7 @@ def test_nothing_runs_where_a_cell_has_a_mistake(tmp_path):
   result = _study(tmp_path, grid)
   assert result.returncode == 2
   assert result.stderr.splitlines() == [
-    '-c: perfect_recall-ntm and 1 more: too few steps'
+    'study.py: perfect_recall-ntm and 1 more: too few steps'
   ]
   assert not (tmp_path / 'runs').exists()
 
