@@ -3,8 +3,9 @@ r"""Runs every cell of a grid with run.py; one table, and a figure of each task.
   python experiments/study.py --grid=experiments/grids/tasks.json
 
 All cells are checked before the first is run. The same command continues where
-it stopped: complete cells are not run again. Several studies can share a folder
-and then divide the cells. A grid is a JSON file, {"cells": [BLOCK, ...]}. A
+it stopped: complete cells are not run again, nor are those with a record in
+OUTPUT.json, even without their workdirs. Several studies can share a folder and
+then divide the cells. A grid is a JSON file, {"cells": [BLOCK, ...]}. A
 BLOCK has "flags", which all of its runs get, and "over", lists of values of
 further flags; there is a cell for each combination of these. Cells that differ
 only in their seed are one row of the table.
@@ -28,15 +29,21 @@ from absl import app, flags
 from rich.console import Console
 
 from gtmm_jax.process import places
+from gtmm_jax.records import documents
 from studies import (
   cell_records,
+  comparison,
+  drawing,
+  finished,
   grid_file,
   launcher,
   outcomes,
   progress,
+  results_file,
   tables,
 )
 from studies.cell_records import Cell
+from studies.comparison import Comparison
 
 FLAGS = flags.FLAGS
 
@@ -50,15 +57,27 @@ class Study(NamedTuple):
 
   Attributes:
     grid: the cells by name, with all of their flags.
+    comparison: that the grid names, or None.
     folder: of the runs.
     stem: path of the table's files without their suffixes.
     program: that runs a cell.
   """
 
   grid: dict[str, grid_file.Cell]
+  comparison: Comparison | None
   folder: pathlib.Path
   stem: pathlib.Path
   program: pathlib.Path
+
+  @property
+  def results(self) -> pathlib.Path:
+    """The results file, with the records of finished cells."""
+    return self.stem.with_name(f'{self.stem.name}.json')
+
+  @property
+  def tables(self) -> pathlib.Path:
+    """The document of the tables."""
+    return self.stem.with_name(f'{self.stem.name}.md')
 
 
 def define_flags() -> None:
@@ -73,7 +92,8 @@ def define_flags() -> None:
   flags.DEFINE_string(
     'output',
     None,
-    'Files of the table, OUTPUT.json and OUTPUT.md, and of the figures, '
+    'Files of the results: OUTPUT.json, which gets a record of each cell when '
+    'it has finished, and OUTPUT.md, its tables; in the end the figures '
     'OUTPUT.png (all cells as dots) and OUTPUT-TASK.png, also as PDF. Default: '
     'FOLDER/table.',
   )
@@ -115,7 +135,11 @@ def _study(console: Console) -> None:
     study = _prepare()
     console.print(f'Checking {len(study.grid)} cells, in {study.folder}')
     cells = cell_records.resolve(study.grid, study.folder, study.program)
-    rows = cell_records.rows(cells)
+    cell_records.require_different(cells)
+    recorded = results_file.read(study.results)
+    done = finished.names(study.results, recorded, cells)
+    # What is in a workdir counts more than its record.
+    away = {name for name in done if not (study.folder / name).exists()}
     places.make_folders(study.folder, study.stem)
   except cell_records.Mistakes as error:
     for line in error.lines[:-1]:
@@ -123,51 +147,65 @@ def _study(console: Console) -> None:
     command.fail(error.lines[-1])
   except (ValueError, OSError) as error:
     command.fail(error)
-  failed = _run(cells, study.program, console)
-  _conclude(study, rows, failed, console)
+  failed = _run(study, [c for c in cells if c.name not in away], console)
+  _conclude(study, cells, away, failed, console)
 
 
-def _run(
-  cells: list[Cell], program: pathlib.Path, console: Console
-) -> set[str]:
+def _run(study: Study, cells: list[Cell], console: Console) -> set[str]:
   """Runs the cells that are not complete; returns the names that failed."""
   doubts = [(cell.name, doubt) for cell in cells for doubt in cell.doubts]
   for line in cell_records.tell(doubts):
     console.print(f'warning  {line}')
   left = [cell for cell in cells if not cell.is_complete]
-  complete = len(cells) - len(left)
+  count = len(study.grid)
+  complete = count - len(left)
   if complete:
-    console.print(f'{complete} of {len(cells)} cells are complete.')
-  with progress.Shown(console, len(cells), complete) as shown:
-    runs = launcher.Runs(left, program, FLAGS.jobs, shown, _result)
+    console.print(f'{complete} of {count} cells are complete.')
+
+  def judge(cell: Cell) -> tuple[str, bool]:
+    record, words = cell_records.read(cell)
+    if record:
+      results_file.add(study.results, cell.name, record, study.grid)
+      _write_tables(study, results_file.read(study.results))
+    return words, not record
+
+  with progress.Shown(console, count, complete) as shown:
+    runs = launcher.Runs(left, study.program, FLAGS.jobs, shown, judge)
     runs.finish(FLAGS.grace)
   return runs.failed
 
 
 def _conclude(
   study: Study,
-  rows: dict[str, list[Cell]],
+  cells: list[Cell],
+  away: set[str],
   failed: set[str],
   console: Console,
 ) -> None:
-  """Writes the table of all finished cells, and prints the names of others."""
-  table, workdirs = {}, {}
-  for name, cells in rows.items():
-    good = []
-    for cell in cells:
-      result, is_wrong = _result(cell)
-      if not is_wrong:
-        good.append(cell)
-      elif cell.name not in failed:
-        failed.add(cell.name)
-        console.print(f'{cell.name}: {result}')
-    if good:
-      workdirs[name] = [cell.workdir for cell in good]
-      table[name] = outcomes.read(workdirs[name])
-  if table:
-    paths = tables.write(table, study.stem, console)
-    paths += tables.draw(table, workdirs, study.stem)
-    for path in paths:
+  """Writes the tables of all finished cells, and prints the names of others."""
+  recorded = results_file.read(study.results)
+  good = {}
+  for cell in cells:
+    if cell.name in away:
+      good[cell.name] = recorded[cell.name]
+      continue
+    record, words = cell_records.read(cell)
+    if record:
+      good[cell.name] = record
+    elif cell.name not in failed:
+      failed.add(cell.name)
+      console.print(f'{cell.name}: {words}')
+  if good:
+    results_file.write(study.results, good)
+    rows = _write_tables(study, good)
+    tables.show(rows, console)
+    workdirs = {
+      row: [study.folder / name for name in names]
+      for row, names in outcomes.group(good).items()
+      if away.isdisjoint(names)
+    }
+    drawn = drawing.draw(rows, workdirs, study.stem)
+    for path in (study.results, study.tables, *drawn):
       console.print(str(path))
   if failed:
     names = ', '.join(name for name in study.grid if name in failed)
@@ -177,18 +215,14 @@ def _conclude(
     )
 
 
-def _result(cell: Cell) -> tuple[str, bool]:
-  """Returns the result of a cell in words, and whether it is wrong."""
-  try:
-    if not cell_records.is_done(cell):
-      return 'left no evaluation', True
-    ratio = outcomes.read([cell.workdir])['summary']['ratio']
-  except (ValueError, LookupError, TypeError, OSError) as error:
-    return f'left damaged records: {error!r}', True
-  words = '- (nothing predictable, or too few steps to tell)'
-  if ratio is not None:
-    words = f'{ratio[0]:.3f}'
-  return f'KL predictable / new {words}', False
+def _write_tables(
+  study: Study, finished: results_file.Records
+) -> dict[str, outcomes.Row]:
+  """Writes the tables of finished cells; returns their rows."""
+  rows = outcomes.rows(finished)
+  text = tables.document(rows, study.comparison)
+  documents.replace(study.tables, text.encode())
+  return rows
 
 
 def _prepare() -> Study:
@@ -218,7 +252,8 @@ def _prepare() -> Study:
   if FLAGS.data_dir and not any('data_dir' in c.flags for c in grid.values()):
     raise ValueError('--data_dir needs --data=tfds; no cell reads from there.')
   folder = FLAGS.folder or pathlib.Path('runs') / file.stem
-  return Study(grid, *places.locate_folders(folder, FLAGS.output), program)
+  folders = places.locate_folders(folder, FLAGS.output)
+  return Study(grid, comparison.read(file), *folders, program)
 
 
 def _complete(

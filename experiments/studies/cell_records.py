@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 from gtmm_jax import records, runs
 from gtmm_jax.process import children
 from gtmm_jax.runs import workdirs
-from studies import grid_file
+from studies import grid_file, outcomes, statistics
 
 # Bytes at the end of metrics.jsonl that hold a whole line or two.
 _TAIL = 2**20
@@ -153,6 +153,22 @@ def is_done(cell: Cell) -> bool:
   return workdirs.is_evaluated(cell.workdir, cell.steps, cell.episodes)
 
 
+def read(cell: Cell) -> tuple[dict[str, Any] | None, str]:
+  """Returns a cell's record, None if that is wrong, and its result in words."""
+  try:
+    if not is_done(cell):
+      return None, 'left no evaluation'
+    record = outcomes.record(cell.workdir, cell.row)
+    (row,) = outcomes.rows({cell.name: record}).values()
+  except (ValueError, LookupError, TypeError, OSError) as error:
+    return None, f'left damaged records: {error!r}'
+  ratio = statistics.mean(row.values['ratio'])
+  words = '- (nothing predictable, or too few steps to tell)'
+  if ratio is not None:
+    words = f'{ratio.mean:.3f}'
+  return record, f'KL predictable / new {words}'
+
+
 def steps_done(cell: Cell) -> int:
   """Returns the step of a cell's last report, 0 without any."""
   try:
@@ -171,31 +187,14 @@ def steps_done(cell: Cell) -> int:
   return 0
 
 
-def rows(cells: Iterable[Cell]) -> dict[str, list[Cell]]:
-  """Groups cells that differ in their seed alone, by the name of their row.
+def require_different(cells: Iterable[Cell]) -> None:
+  """Checks that no two cells of a row are the same run, seed and all.
 
   Raises:
-    Mistakes: two cells are the same run, seed and all.
+    Mistakes: two are.
   """
-  alike: dict[str, list[Cell]] = {}
-  for cell in cells:
-    settings = {**cell.config['settings'], 'seed': None}
-    key = [cell.row, settings, cell.config['data']['checksum']]
-    alike.setdefault(json.dumps(key, sort_keys=True), []).append(cell)
-  rows: dict[str, list[Cell]] = {}
-  for group in alike.values():
-    seeds = [cell.config['settings'].get('seed') for cell in group]
+  runs = {cell.name: {**cell.config, 'row': cell.row} for cell in cells}
+  for names in outcomes.group(runs).values():
+    seeds = [runs[name]['settings'].get('seed') for name in names]
     if len(set(seeds)) < len(seeds):
-      names = [cell.name for cell in group]
       raise Mistakes({names[-1]: f'is the same run as {names[0]}.'})
-    rows[_row_name(group, rows)] = group
-  return rows
-
-
-def _row_name(group: list[Cell], taken: Mapping[str, Any]) -> str:
-  """Returns the cells' name without the seed, or a free name."""
-  if len(group) == 1 and not group[0].row:
-    return group[0].name
-  settings = group[0].config['settings']
-  name = group[0].row or f'{settings["task"]}-{settings["model"]}'
-  return group[0].name if name in taken else name

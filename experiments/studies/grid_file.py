@@ -3,7 +3,8 @@
 A grid is {"cells": [BLOCK, ...]}, where a BLOCK has "flags", given to each of
 its runs, and "over", lists of values of further flags; there is a cell for
 each combination of these. "set" may have a list of NAME=VALUE for its value;
-what "over" sets comes on top of what "flags" sets.
+what "over" sets comes on top of what "flags" sets. A grid may also have a
+"comparison", which comparison.py reads.
 """
 
 import itertools
@@ -47,7 +48,7 @@ def read(file: pathlib.Path) -> dict[str, Cell]:
     OSError: the file cannot be read.
   """
   cells: dict[str, Cell] = {}
-  for number, block in enumerate(_blocks(file), 1):
+  for number, block in enumerate(content(file)['cells'], 1):
     flags, over = _parts(file, number, block)
     count = math.prod(map(len, over.values()))
     if not count:
@@ -79,19 +80,29 @@ def _texts(flags: dict[str, Any]) -> list[str]:
   return texts if isinstance(texts, list) else [texts]
 
 
-def _blocks(file: pathlib.Path) -> list[Any]:
-  """Reads the blocks of a grid, whose contents are not checked yet."""
+def content(file: pathlib.Path) -> dict[str, Any]:
+  """Reads a grid; the contents of its parts are not checked yet.
+
+  Returns:
+    The list `cells`, and `comparison` if the grid has one.
+
+  Raises:
+    ValueError: the file is not a grid; tells in one line where.
+    OSError: the file cannot be read.
+  """
   try:
-    content = json.loads(file.read_bytes(), object_pairs_hook=_unique)
+    grid = json.loads(file.read_bytes(), object_pairs_hook=_unique)
   except RecursionError as error:
     raise _no_grid(file, 'it is nested too deeply') from error
   except ValueError as error:
     raise _no_grid(file, str(error)) from error
-  if not isinstance(content, dict) or set(content) != {'cells'}:
-    raise _no_grid(file, 'it is not an object with only "cells"')
-  if not isinstance(content['cells'], list):
+  if not isinstance(grid, dict) or set(grid) - {'comparison'} != {'cells'}:
+    raise _no_grid(
+      file, 'it is not an object with only "cells" and perhaps "comparison"'
+    )
+  if not isinstance(grid['cells'], list):
     raise _no_grid(file, '"cells" is not a list')
-  return content['cells']
+  return grid
 
 
 def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

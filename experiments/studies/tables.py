@@ -1,106 +1,80 @@
-"""Writes and draws the table of the results of a study."""
+"""Tables of a study in Markdown, made from rows and the comparison alone."""
 
-import functools
-import pathlib
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
 
+import numpy as np
 from rich.console import Console
 from rich.table import Table
 
-from gtmm_jax import figures
-from gtmm_jax.process import command
-from gtmm_jax.records import documents
-from studies import outcomes
+from studies import comparison as comparison_module
+from studies import markdown, regrets, statistics
+from studies.comparison import Comparison
+from studies.outcomes import HIGHER_IS_BETTER, METRICS, READ_BELOW, Row
+from studies.sources import in_words
 
-# Columns: the name in the summary, and the heading.
-_COLUMNS = {
-  'kl_new': 'KL new',
-  'kl_predictable': 'KL predictable',
-  'ratio': 'predictable / new',
-  'kl_last': 'KL last frame',
-  'negative_bound': 'negative bound',
-  'retrieval_ahead': 'retrieved ahead',
-  'retrieval_ahead_chance': 'by chance',
-  'retrieval_free': 'retrieved free',
-  'retrieval_free_chance': 'by chance',
-}
-# Metrics that also have a table of tasks by what is varied.
-_MATRICES = {
-  'ratio': 'KL of predictable frames / KL of new frames:',
-  'kl_last': 'KL of the last frame:',
-}
-# Titles of the figures of metrics.
-_TITLES = {
-  'ratio': 'KL of predictable frames / KL of new frames',
-  'kl_last': 'KL of the last frame, nats',
-  'negative_bound': 'negative bound, nats a sequence',
-  'retrieval_ahead': 'share retrieved one step ahead',
-  'retrieval_free': 'share retrieved free-running',
-}
-# Columns on a terminal; files have all.
-_SHOWN = 6
-_NOTE = (
-  'KL in nats a frame, negative bound in nats a sequence, retrieval as a share '
-  'of predictable frames, over held-out episodes: mean ± standard error over '
-  'n replicas, of all seeds, where there are several. New frames of '
-  'similarity-cued recall include the cue. Of the two answers of parity recall '
-  'half are right by knowing their places alone. There is no ratio (-) where '
-  'nothing is predictable, or before the KL of new frames has changed by less '
-  'than 10% between two reports at least 100 steps apart.'
-)
+# Columns on a terminal.
+_SHOWN = ('kl_new', 'kl_predictable', 'ratio')
+_NOTE = f"""\
+KL in nats a frame, negative bound in nats a sequence, retrieval as a share of
+predictable frames: mean [95% t interval] over n replicas, those of all seeds.
+The KL of a perfect read is what a reader of the right slot would pay. *Learned*
+counts the replicas whose KL of predictable frames is below {READ_BELOW:g} of
+that of new frames, as it may be without a memory where a frame repeats the one
+just seen; *from step* is the first validated step at which it was so: the
+median over these replicas [least, greatest]. New frames of similarity-cued
+recall include the cue. Of the two answers of parity recall half are right by
+knowing their places alone. There is no ratio (-) where nothing is predictable,
+or before the KL of new frames has changed by less than 10% between two reports
+at least 100 steps apart."""
 
 
-def write(
-  rows: Mapping[str, dict[str, Any]], stem: pathlib.Path, console: Console
-) -> list[pathlib.Path]:
-  """Prints the table, and writes it as JSON and as Markdown.
-
-  Args:
-    rows: by name, as `outcomes.read` returns them.
-    stem: the files, without their endings.
-    console: to print on.
-
-  Returns:
-    The paths of the two files.
-  """
-  headings = ['cell', 'steps', 'n', *_COLUMNS.values()]
-  body = [
-    [name, f'{row["step"]:,}', _counted(row), *map(_text, _values(row))]
-    for name, row in rows.items()
-  ]
+def show(rows: Mapping[str, Row], console: Console) -> None:
+  """Prints a short table of all rows."""
   table = Table()
-  for index, heading in enumerate(headings[:_SHOWN]):
+  headings = ('cell', 'steps', 'n', *(METRICS[name] for name in _SHOWN))
+  for index, heading in enumerate(headings):
     # Names are long, and shown whole.
     justify, overflow = ('right', 'ellipsis') if index else ('left', 'fold')
     table.add_column(heading, justify=justify, overflow=overflow)
-  for line in body:
-    table.add_row(*line[:_SHOWN])
+  for row in rows.values():
+    values = (_metric(row, name) for name in _SHOWN)
+    table.add_row(row.name, f'{row.steps:,}', _count(row), *values)
   console.print(table)
-  parts = [_NOTE]
-  for metric, heading in _MATRICES.items():
-    parts += [heading, matrix(rows, metric)]
-  parts.append(_markdown(headings, body))
-  paths = [stem.with_name(f'{stem.name}.{kind}') for kind in ('json', 'md')]
-  documents.replace_document(paths[0], documents.as_json(rows))
-  documents.replace(paths[1], ('\n\n'.join(parts) + '\n').encode())
-  return paths
 
 
-def matrix(rows: Mapping[str, dict[str, Any]], metric: str) -> str:
+def document(rows: Mapping[str, Row], comparison: Comparison | None) -> str:
+  """Returns the document of a study: its sources and all of its tables.
+
+  Args:
+    rows: by name, as `outcomes.rows` returns them.
+    comparison: that its grid names, or None.
+  """
+  every = list(rows.values())
+  by_task: dict[str, list[Row]] = {}
+  for row in every:
+    by_task.setdefault(row.task, []).append(row)
+  parts = [_NOTE, in_words(every)]
+  for task, own in by_task.items():
+    parts += _of_task(task, own)
+  regret = regrets.table(by_task)
+  if regret:
+    parts += ['## Worst-task regret', regrets.NOTE, regret]
+  if comparison:
+    parts += _of_comparison(every, comparison)
+  return '\n\n'.join(parts) + '\n'
+
+
+def matrix(rows: Mapping[str, Row], metric: str) -> str:
   """Returns a metric by task and by label, as a table in Markdown.
 
   Args:
-    rows: as `write` has them.
-    metric: its name in the summary.
+    rows: as `markdown` has them.
+    metric: one of `METRICS`.
 
   Returns:
     A line for each task, or for each label where there are more labels.
   """
-  texts = {
-    (row['settings']['task'], _label(name, row)): _text(row['summary'][metric])
-    for name, row in rows.items()
-  }
+  texts = {(row.task, row.label): _metric(row, metric) for row in rows.values()}
   tasks = list(dict.fromkeys(task for task, _ in texts))
   labels = list(dict.fromkeys(label for _, label in texts))
   lines = [
@@ -113,104 +87,122 @@ def matrix(rows: Mapping[str, dict[str, Any]], metric: str) -> str:
   if len(labels) > len(tasks):
     lines = [list(line) for line in zip(*lines, strict=True)]
     lines[0][0] = ''
-  return _markdown(lines[0], lines[1:])
+  return markdown.table(lines[0], lines[1:])
 
 
-def draw(
-  rows: Mapping[str, dict[str, Any]],
-  workdirs: Mapping[str, Sequence[pathlib.Path]],
-  stem: pathlib.Path,
-) -> list[pathlib.Path]:
-  """Draws ratios as dots, and the results of each task with several rows.
-
-  Args:
-    rows: as `write` has them.
-    workdirs: of the runs of each row.
-    stem: of the table; the files of a task have its name added.
-
-  Returns:
-    The paths of the figures; one that fails costs a line.
-  """
-  by_task: dict[str, list[figures.Run]] = {}
-  for name, row in rows.items():
-    run = figures.Run(
-      _label(name, row),
-      outcomes.metrics(workdirs[name]),
-      outcomes.evaluation(workdirs[name]),
-      row['settings']['model'],
-    )
-    by_task.setdefault(row['settings']['task'], []).append(run)
-  paths = []
-  several = any(len(runs) > 1 for runs in by_task.values())
-  if several and any(row['summary']['ratio'] for row in rows.values()):
-    paths += command.attempt_drawing(
-      lambda: figures.save(dots_figure(rows, 'ratio'), stem), stem
-    )
-  for task, runs in by_task.items():
-    if len(runs) > 1:
-      of_task = stem.with_name(f'{stem.name}-{task}')
-      save = functools.partial(_save_results, runs, task, of_task)
-      paths += command.attempt_drawing(save, of_task)
-  return paths
-
-
-def _save_results(
-  runs: Sequence[figures.Run], task: str, stem: pathlib.Path
-) -> list[pathlib.Path]:
-  return figures.save(figures.results_figure(runs, _task(task)), stem)
+def _of_task(task: str, rows: Sequence[Row]) -> list[str]:
+  """Returns the heading, the table and the notes of a task."""
+  steps = list(dict.fromkeys(f'{row.steps:,}' for row in rows))
+  columns: dict[str, Callable[[Row], str]] = {
+    '': lambda row: f'`{row.label}`',
+    **({} if len(steps) == 1 else {'steps': lambda row: f'{row.steps:,}'}),
+    'n': _count,
+    **{
+      heading: lambda row, metric=metric: _metric(row, metric)
+      for metric, heading in METRICS.items()
+      if metric != 'kl_floor' or any(metric in row.values for row in rows)
+    },
+    'learned': _learned,
+    'from step': _from_step,
+  }
+  if all(row.read_from is None for row in rows):
+    del columns['from step']
+  splits = [f'{row.episodes:,} {row.split or "held-out"}' for row in rows]
+  on = f'On {" or ".join(dict.fromkeys(splits))} episodes'
+  after = f' after {steps[0]} steps' if len(steps) == 1 else ''
+  parts = [
+    f'## {task}',
+    f'{on}{after}.{_chance(rows)}',
+    markdown.table(
+      [*columns], [[tell(row) for tell in columns.values()] for row in rows]
+    ),
+  ]
+  failed = [
+    f'replica {replica} of `{row.label}`'
+    + ('' if step is None else f', from step {step:,}')
+    for row in rows
+    for replica, step in row.failed
+  ]
+  if failed:
+    parts.append(f'Left out, not finite: {"; ".join(failed)}.')
+  return parts
 
 
-def dots_figure(
-  rows: Mapping[str, dict[str, Any]], metric: str
-) -> figures.Figure:
-  """Draws a metric as dots with intervals: a panel a task, a row a label.
-
-  Args:
-    rows: as `write` has them.
-    metric: its name in the summary.
-  """
-  panels: dict[str, dict[str, figures.Dot | None]] = {}
-  for name, row in rows.items():
-    value = row['summary'][metric]
-    replicas = row.get('replicas', {}).get(metric, ())
-    panel = panels.setdefault(_task(row['settings']['task']), {})
-    panel[_label(name, row)] = value and figures.Dot(*value, replicas)
-  title = _TITLES.get(metric, metric.replace('_', ' '))
-  return figures.dots_figure(panels, title)
+def _chance(rows: Sequence[Row]) -> str:
+  """Returns what is retrieved by chance, in words."""
+  told = {}
+  for name, when in (('ahead', 'one step ahead'), ('free', 'free-running')):
+    values = [row.values.get(f'retrieval_{name}_chance', []) for row in rows]
+    chance = np.concatenate([np.ravel(each) for each in values])
+    chance = chance[np.isfinite(chance)]
+    if chance.size:
+      told[when] = f'{chance.mean():.3f} {when}'
+  return f' By chance, {" and ".join(told.values())}.' if told else ''
 
 
-def _task(task: str) -> str:
-  """Returns the name of a task in print."""
-  return figures.in_print(task).replace('_', ' ')
+def _of_comparison(rows: Sequence[Row], comparison: Comparison) -> list[str]:
+  """Returns the heading, the words and the table of the comparison."""
+  others = ', '.join(f'`{label}`' for label in comparison.others)
+  lines = []
+  for each in comparison_module.compare(rows, comparison):
+    cells = ['-'] * 5
+    if each.difference is not None:
+      d = each.difference
+      bootstrap = '-'
+      if d.bootstrap is not None:
+        bootstrap = markdown.interval_text(d.bootstrap, comparison.metric)
+      cells = [
+        str(d.n),
+        markdown.with_interval(d.mean, d.interval, comparison.metric),
+        bootstrap,
+        markdown.p_text(d.p),
+        markdown.p_text(each.adjusted),
+      ]
+    other = f'`{each.other}`' if each.other else '-'
+    lines.append([f'`{each.task}`', other, *cells, each.verdict])
+  headings = ['task', 'best other', 'n', 'ours - other', 'BCa', 'p']
+  is_better = 'More' if comparison.metric in HIGHER_IS_BETTER else 'Less'
+  return [
+    '## The comparison named beforehand',
+    f'{METRICS[comparison.metric]} of `{comparison.ours}` against the best '
+    f'of {others} on validation; margin {comparison.margin:g}. {is_better} is '
+    f'better. Differences are paired by replica: mean [95% t interval], BCa '
+    f'bootstrap interval from {statistics.FEWEST_FOR_BOOTSTRAP} pairs on, p of '
+    f'the paired t-test (two-sided), and p by Holm over the tasks.',
+    markdown.table([*headings, 'p (Holm)', 'verdict'], lines),
+  ]
 
 
-def _label(name: str, row: dict[str, Any]) -> str:
-  """Returns the part of a cell's name that others of its task do not have."""
-  task, model = row['settings']['task'], row['settings']['model']
-  return name.replace(task, '').replace('--', '-').strip('-') or model
-
-
-def _counted(row: dict[str, Any]) -> str:
+def _count(row: Row) -> str:
   """Returns how many replicas count, and of how many, in words."""
-  all_of_them = len(row['replicas']['negative_bound'])
-  counted = row['n']
-  return str(counted) + ('' if counted == all_of_them else f' of {all_of_them}')
+  return str(row.n) + ('' if row.n == row.replicas else f' of {row.replicas}')
 
 
-def _values(row: dict[str, Any]) -> list[Any]:
-  return [row['summary'].get(name) for name in _COLUMNS]
-
-
-def _text(value: Any) -> str:
-  if value is None:
+def _learned(row: Row) -> str:
+  """Returns how many of the replicas that count have learned, in words."""
+  new, predictable = row.values['kl_new'], row.values['kl_predictable']
+  if not np.isfinite(predictable).any():
     return '-'
-  mean, error = value
-  places = 1 if abs(mean) >= 100 else 3
-  return f'{mean:,.{places}f}' + (
-    '' if error is None else f' ± {error:,.{places}f}'
+  return f'{int((predictable < READ_BELOW * new).sum())} of {row.n}'
+
+
+def _from_step(row: Row) -> str:
+  """Returns median, least and greatest of the steps from which they learned."""
+  if row.read_from is None:
+    return '-'
+  steps = row.read_from[np.isfinite(row.read_from)]
+  if not steps.size:
+    return '-'
+  least, greatest = (f'{int(end):,}' for end in (steps.min(), steps.max()))
+  middle = f'{int(np.median(steps)):,}'
+  return middle if least == greatest else f'{middle} [{least}, {greatest}]'
+
+
+def _metric(row: Row, metric: str) -> str:
+  """Returns the mean of a metric with its interval, or '-'."""
+  value = statistics.mean(row.values.get(metric, ()))
+  return (
+    '-'
+    if value is None
+    else markdown.with_interval(value.mean, value.interval, metric)
   )
-
-
-def _markdown(headings: list[str], body: list[list[str]]) -> str:
-  lines = [headings, ['---'] * len(headings), *body]
-  return '\n'.join(f'| {" | ".join(line)} |' for line in lines)

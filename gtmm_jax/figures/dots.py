@@ -31,13 +31,13 @@ class Dot(NamedTuple):
 
   Attributes:
     mean: over replicas.
-    error: its standard error, None for a single replica.
+    interval: the ends of its 95% interval, None for a single replica.
     replicas: the value of each replica; values that are not finite are left
       out.
   """
 
   mean: float
-  error: float | None
+  interval: tuple[float, float] | None
   replicas: Sequence[float | None] = ()
 
 
@@ -46,7 +46,7 @@ def dots_figure(
   panels: Mapping[str, Mapping[str, Dot | None]],
   title: str,
 ) -> Figure:
-  """Draws means as dots, standard errors as bars, replicas as small rings.
+  """Draws means as dots, their intervals as bars, replicas as small rings.
 
   There is one panel per task, side by side, and one row for each label in any
   panel, in their order from the top. A vertical line through the dot of the
@@ -86,8 +86,8 @@ def dots_figure(
   all_axes[0].set_xlim(left=min(0.0, all_axes[0].get_xlim()[0]))
   handles = {wording[0]: Line2D([], [], **_FIRST)}
   every = [dot for each in panels.values() for dot in each.values() if dot]
-  if any(dot.error is not None for dot in every):
-    handles['mean ± standard error over replicas'] = Line2D([], [], **_DOT)
+  if any(dot.interval is not None for dot in every):
+    handles['mean over replicas, 95% t interval'] = Line2D([], [], **_DOT)
     handles['each replica'] = Line2D([], [], linestyle='', **_RING)
   legend.add(figure, handles)
   return figure
@@ -103,9 +103,8 @@ def _draw(axes: Axes, dots: Sequence[Dot | None]) -> None:
     values = np.array(dot.replicas, np.float64)
     values = values[np.isfinite(values)]
     axes.plot(values, np.full(len(values), row), linestyle='', **_RING)
-    axes.errorbar(
-      dot.mean, row, xerr=dot.error, elinewidth=1.6, capsize=2.5, **_DOT
-    )
+    bar = dot.interval and np.abs(np.subtract(dot.interval, dot.mean))[:, None]
+    axes.errorbar(dot.mean, row, xerr=bar, elinewidth=1.6, capsize=2.5, **_DOT)
   axes.spines[['top', 'right']].set_visible(False)
   axes.tick_params(labelsize=_FONT_SIZE)
   axes.tick_params(axis='y', length=0)

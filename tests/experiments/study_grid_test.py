@@ -102,6 +102,7 @@ def test_what_over_sets_comes_on_top_of_what_flags_set(tmp_path):
     ('\x80', 'not a grid'),
     ('9' * 5000, 'not a grid'),
     ({'cell': []}, 'not a grid'),
+    ({'cells': [], 'comparisons': {}}, 'not a grid'),
     ({'cells': {}}, 'not a grid'),
     ({'cells': [3]}, 'not a grid'),
     ({'cells': [{'over': {'model': ['ntm']}}]}, 'not a grid'),

@@ -19,7 +19,7 @@ from absl.testing import flagsaver
 import study
 from gtmm_jax.process import command
 from gtmm_jax.runs import workdirs
-from studies import grid_file
+from studies import grid_file, outcomes
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 
@@ -247,12 +247,15 @@ def test_a_study_runs_what_is_left_and_makes_the_table(tmp_path):
   row = rows['navigation-dnc']
   assert row['settings'].items() >= {'model': 'dnc', 'seed': 0}.items()
   assert (row['training_seconds'], row['episodes']) == (7.5, 20)
-  np.testing.assert_allclose(row['summary']['ratio'], [0.55, 0.05])
-  assert row['summary']['retrieval_free'] is None
+  assert row['replicas']['retrieval_free'] == [None, None]
   np.testing.assert_allclose(row['replicas']['ratio'], [0.5, 0.6])
   text = (folder / 'table.md').read_text()
-  assert '| `navigation` | 0.550 ± 0.050 | 0.550 ± 0.050 |' in text
-  assert '1,001.0 ± 1.0 | 0.600 ± 0.100 | 0.100 ± 0.000 | - |' in text
+  assert 'Sources: commit `c0ffee`.' in text
+  # Half of what two values differ by, times 12.706.
+  line = '| `dnc` | 2 | 1,001.0 [988.3, 1,013.7] | 10.000 [10.000, 10.000] |'
+  assert text.count(line) == 2
+  assert '| 0.550 [-0.085, 1.185] | 5.000 [-7.706, 17.706] |' in text
+  assert '| 0.600 [-0.671, 1.871] | - | 2 of 2 |' in text
   assert first.stdout.count('predictable / new 0.550') == 4
   for task in ('perfect_recall', 'navigation'):
     assert (folder / f'table-{task}.png').stat().st_size > 10_000
@@ -270,11 +273,11 @@ def test_a_study_runs_what_is_left_and_makes_the_table(tmp_path):
   assert _study(tmp_path, grid).returncode == 0
   assert (folder / 'navigation-dnc' / 'figures').exists()
   # Where the table cannot be written, what was run is there still.
-  (folder / 'table.json').unlink()
-  (folder / 'table.json').mkdir()
+  (folder / 'table.md').unlink()
+  (folder / 'table.md').mkdir()
   refused = _study(tmp_path, grid)
   assert (refused.returncode, refused.stderr.count('\n')) == (2, 1)
-  assert 'table.json' in refused.stderr and 'continues' in refused.stderr
+  assert 'table.md' in refused.stderr and 'continues' in refused.stderr
   # A grid that changed is another one.
   other = _study(tmp_path, _grid(tmp_path, _block(['vrnn', 'dnc'], steps=2)))
   assert (other.returncode, other.stderr) == (
@@ -362,9 +365,7 @@ def test_a_cell_whose_records_are_damaged_is_named(tmp_path):
   assert '3 of 4 cells failed' in result.stderr
   assert result.stdout.count('left damaged records') == 3
   rows = json.loads((folder / 'table.json').read_text())
-  assert {name: row['n'] for name, row in rows.items()} == {
-    'perfect_recall-dnc': 2
-  }
+  assert list(rows) == ['perfect_recall-dnc-seed=1']
 
 
 def test_nothing_runs_where_a_cell_has_a_mistake(tmp_path):
@@ -397,18 +398,66 @@ def test_seeds_share_a_row(tmp_path):
   result = _study(tmp_path, grid, '--jobs=2')
   assert result.returncode == 0, result.stderr
   folder = tmp_path / 'runs' / 'grid'
-  rows = json.loads((folder / 'table.json').read_text())
+  runs = json.loads((folder / 'table.json').read_text())
+  assert list(runs) == list(grid_file.read(grid))
+  rows = outcomes.rows(runs)
   assert list(rows) == ['navigation-dnc', 'perfect_recall-ntm']
   row = rows['navigation-dnc']
-  assert (row['n'], row['settings']['seed']) == (4, [0, 1])
-  assert row['training_seconds'] == 15
-  assert [run['seed'] for run in row['runs']] == [0, 1]
-  np.testing.assert_allclose(row['replicas']['ratio'], [0.5, 0.6, 0.6, 0.7])
-  mean = [0.6, np.std([0.5, 0.6, 0.6, 0.7], ddof=1) / 2]
-  np.testing.assert_allclose(row['summary']['ratio'], mean)
+  assert (row.n, row.seeds) == (4, ((0, 2), (1, 2)))
+  np.testing.assert_allclose(row.values['ratio'], [0.5, 0.6, 0.6, 0.7])
   text = (folder / 'table.md').read_text()
-  assert '| navigation-dnc | 3 | 4 |' in text
-  assert '| perfect_recall-ntm | 3 | 2 |' in text
+  assert '| `dnc` | 4 |' in text and '| `ntm` | 2 |' in text
+
+
+def test_a_cell_with_a_record_is_done_without_its_workdir(tmp_path):
+  grid = _grid(tmp_path, _block(['dnc', 'ntm'], ['navigation'], seeds=[0, 1]))
+  output = tmp_path / 'kept' / 'small'
+  assert _study(tmp_path, grid, f'--output={output}').returncode == 0
+  file = output.with_suffix('.json')
+  whole = json.loads(file.read_text())
+  text = output.with_suffix('.md').read_text()
+  # Another machine has the records of three cells alone.
+  gone = 'navigation-ntm-seed=0'
+  file.write_text(json.dumps({n: r for n, r in whole.items() if n != gone}))
+  elsewhere = _study(tmp_path, grid, f'--output={output}', '--folder=new')
+  assert elsewhere.returncode == 0, elsewhere.stderr
+  assert '3 of 4 cells are complete' in elsewhere.stdout
+  assert (tmp_path / 'new' / 'trained').read_text() == f'{gone} '
+  again = json.loads(file.read_text())
+  assert list(again) == list(whole)
+  assert {n: r['replicas'] for n, r in again.items()} == {
+    n: r['replicas'] for n, r in whole.items()
+  }
+  assert output.with_suffix('.md').read_text() == text
+  # No curves without workdirs; the dots are made of records.
+  drawn = {path.name for path in output.parent.glob('*.png')}
+  assert drawn == {'small.png', 'small-navigation.png'}
+  # The records are of these settings alone.
+  other = _grid(tmp_path, _block(['dnc'], ['navigation'], seeds=[0, 1]))
+  result = _study(tmp_path, other, f'--output={output}', '--folder=newer')
+  assert (result.returncode, result.stderr.count('\n')) == (2, 1)
+  assert 'navigation-ntm-seed=0, which is no cell' in result.stderr
+  assert not (tmp_path / 'newer').exists()
+
+
+def test_records_are_there_before_the_study_ends(tmp_path):
+  grid = _grid(tmp_path, _block(['dnc'], seeds=[0, 1]))
+  folder = tmp_path / 'runs' / 'grid'
+  with workdirs.alone(folder / 'navigation-dnc-seed=1'):
+    process = _start(tmp_path, grid, _RUN)
+    while (
+      not (folder / 'table.md').exists()
+      or len(json.loads((folder / 'table.json').read_text())) < 3
+    ):
+      time.sleep(0.05)
+      assert process.poll() is None, process.communicate()
+    process.send_signal(signal.SIGINT)
+    process.communicate(timeout=60)
+  names = list(grid_file.read(grid))
+  runs = json.loads((folder / 'table.json').read_text())
+  assert list(runs) == names[:3]
+  text = (folder / 'table.md').read_text()
+  assert '| `dnc` | 4 |' in text and '| `dnc` | 2 |' in text
 
 
 def test_two_studies_share_the_work(tmp_path):
@@ -426,7 +475,7 @@ def test_two_studies_share_the_work(tmp_path):
     for name in ('one', 'other')
   )
   assert one == other
-  assert {name: row['n'] for name, row in one.items()} == {
+  assert {name: row.n for name, row in outcomes.rows(one).items()} == {
     'perfect_recall-dnc': 6,
     'navigation-dnc': 6,
   }
