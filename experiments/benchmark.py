@@ -3,7 +3,7 @@ r"""Measures what a training step costs, as replicas or another size grow.
   python experiments/benchmark.py --model=introspective --grow=replicas=1,4
   python experiments/benchmark.py --model=dnc --grow=slots=25,64,128,256
   python experiments/benchmark.py --cores
-  python experiments/benchmark.py --parameters
+  python experiments/benchmark.py --parameters --preset=small
 
 Each row of the table is a separate run, prepared as run.py does; the preset
 decides flags that are not set. A row has the time, the memory and the compile
@@ -11,7 +11,8 @@ seconds of its steps, beside the least time that their arithmetic can take on
 this machine and, with --pytorch, beside the same model in PyTorch. --grow takes
 any integer flag or size of --set. `power` is p if a step's time grows as the
 p-th power of the value. --cores times the memory cores alone, beside PyTorch's
-package dnc; --parameters counts parameters beside the paper's Table 1.
+package dnc; --parameters counts the parameters of all models at a preset,
+beside the paper's Table 1 at the preset paper.
 --json=FILE also writes the numbers to a file.
 """
 
@@ -87,8 +88,8 @@ def define_flags() -> None:
   absl_flags.DEFINE_bool(
     'parameters',
     False,
-    'Print the number of parameters of each model at the paper preset, beside '
-    "Table 1's, and time nothing.",
+    'Print the number of parameters of each model at --preset (auto is paper, '
+    "beside the paper's Table 1), and time nothing.",
   )
   absl_flags.DEFINE_bool(
     'cores',
@@ -129,7 +130,8 @@ def main(_: list[str]) -> None:
     command.fail(error)
   console = command.console()
   if FLAGS.parameters:
-    rows = parameter_counts.rows()
+    preset = 'paper' if FLAGS.preset == 'auto' else FLAGS.preset
+    rows = parameter_counts.rows(preset)
     console.print(tables.parameters(rows))
     _write(path, {'parameters': rows})
   elif FLAGS.cores:

@@ -30,7 +30,8 @@ BY_MODEL: Mapping[str, Any] = MappingProxyType(
     'learning_rate': 1e-3,
   }
 )
-# Options of a model's core whose default a task changes, by (model, task).
+# Options of a model's core whose default a task changes, by (model, task); they
+# come before those of a preset.
 OPTIONS: Mapping[tuple[str, str], Mapping[str, Any]] = MappingProxyType(
   {('introspective', 'dynamic_dependency'): {'order': 'arrival'}}
 )
@@ -38,6 +39,11 @@ OPTIONS: Mapping[tuple[str, str], Mapping[str, Any]] = MappingProxyType(
 
 def _frozen(**values: Any) -> Mapping[str, Any]:
   return MappingProxyType(values)
+
+
+def _by_model(*values: Any) -> Mapping[str, Any]:
+  """Returns values by model; they are in the order of `MODELS`."""
+  return _frozen(**dict(zip(MODELS, values, strict=True)))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -62,6 +68,10 @@ class Preset:
     summary_size: of what models that summarise latents get of each; 0 is all.
     key_strength: of reads by content at the start, where it is learned.
     lru_strength: of the LRU's keys: 'none' (its paper's), or learned.
+    condition_scale: of conditions as the core gets them; 'sqrt' is the root of
+      the number of features that it gets of a latent, so that a one-hot action
+      is as strong as a latent of variance one.
+    options: of the core, by model, whose default the preset changes.
     store: what each model's memory is given of a latent.
     batch_size: sequences in a batch.
     learning_rate: Adam's for each model, for episodes of at most 100 frames.
@@ -88,7 +98,9 @@ class Preset:
   key_size: int
   summary_size: int
   key_strength: Mapping[str, float]
-  lru_strength: Literal['none', 'softplus']
+  lru_strength: Literal['none', 'softplus', 'oneplus']
+  condition_scale: Literal['sqrt'] | float
+  options: Mapping[str, Mapping[str, Any]]
   store: Mapping[str, str]
   batch_size: int
   learning_rate: Mapping[str, float]
@@ -101,6 +113,8 @@ class Preset:
 
 
 _SAMPLES = _frozen(**dict.fromkeys(MODELS, 'sample'))
+# Gemici et al. 2017, section 3.2: keys are functions of h_t alone.
+_PAPER_WIRING = _frozen(tag=False, controller_weight=1.0)
 _KEY_STRENGTH = _frozen(ntm=10.0, lru=10.0, dnc=10.0, associative=8.0)
 
 
@@ -123,20 +137,15 @@ PAPER = Preset(
   latent_size=32,
   prior_hidden=(64,),
   read_heads=5,
-  controller_size=_frozen(
-    vrnn=299,
-    introspective=422,
-    ntm=123,
-    lru=125,
-    dnc=122,
-    associative=179,
-  ),
+  controller_size=_by_model(299, 422, 124, 127, 122, 179),
   attention_size=128,
   word_size=48,
   key_size=64,
   summary_size=0,
   key_strength=_KEY_STRENGTH,
   lru_strength='none',
+  condition_scale=1.0,
+  options=_frozen(**dict.fromkeys(('ntm', 'lru', 'dnc'), _PAPER_WIRING)),
   store=_SAMPLES,
   batch_size=10,
   learning_rate=_frozen(**dict.fromkeys(MODELS, 1e-3)),
@@ -155,13 +164,15 @@ SMALL = Preset(
   latent_size=32,
   prior_hidden=(128,),
   read_heads=5,
-  controller_size=_frozen(**dict.fromkeys(MODELS, 128)),
+  controller_size=_by_model(204, 205, 68, 72, 69, 128),
   attention_size=128,
   word_size=64,
   key_size=64,
   summary_size=0,
   key_strength=_KEY_STRENGTH,
   lru_strength='softplus',
+  condition_scale='sqrt',
+  options=_frozen(),
   store=_frozen(
     vrnn='sample',
     introspective='sample',
@@ -197,14 +208,7 @@ PAPER_COLOUR = dataclasses.replace(
   networks='colour',
   latent_size=256,
   prior_hidden=(128,),
-  controller_size=_frozen(
-    vrnn=353,
-    introspective=111,
-    ntm=350,
-    lru=358,
-    dnc=350,
-    associative=425,
-  ),
+  controller_size=_by_model(353, 111, 351, 362, 350, 425),
   word_size=64,
   summary_size=48,
 )
@@ -215,6 +219,7 @@ SMALL_COLOUR = dataclasses.replace(
   patches=((4, 32), (2, 64)),
   latent_size=128,
   prior_hidden=(256,),
+  controller_size=_by_model(230, 128, 143, 149, 143, 194),
   summary_size=48,
   store=_frozen(**dict.fromkeys(MODELS, 'denoised') | {'vrnn': 'sample'}),
   learning_rate=_frozen(**dict.fromkeys(MODELS, 2e-3)),
@@ -225,30 +230,6 @@ PRESETS: Mapping[str, Preset] = MappingProxyType(
 )
 _COLOUR: Mapping[str, Preset] = MappingProxyType(
   {'paper': PAPER_COLOUR, 'small': SMALL_COLOUR}
-)
-
-# Table 1 of the paper: numbers of parameters of each model, on digits and
-# characters (20 + 5 frames), and in 3D environments (30 frames). The
-# associative memory, which it does not have, is held to the introspective one.
-PAPER_PARAMETERS: Mapping[str, Mapping[str, int]] = MappingProxyType(
-  {
-    'digits': _frozen(
-      vrnn=1_884_177,
-      introspective=1_863_107,
-      ntm=1_869_381,
-      lru=1_866_282,
-      dnc=1_859_336,
-      associative=1_863_107,
-    ),
-    'environments': _frozen(
-      vrnn=5_912_706,
-      introspective=5_972_806,
-      ntm=5_986_692,
-      lru=5_979_115,
-      dnc=5_980_327,
-      associative=5_972_806,
-    ),
-  }
 )
 
 

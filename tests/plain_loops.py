@@ -94,7 +94,9 @@ def question(core, parameters, h, x, tag):
   latent = x[: core.latent_size]
   inputs = np.concatenate([h, latent])
   word = np.concatenate([latent, tag])
-  tag = affine(parameters['tag'], np.concatenate([4 * h, latent]))
+  tag = affine(
+    parameters['tag'], np.concatenate([core.controller_weight * h, latent])
+  )
   tag_key = np.concatenate([np.zeros_like(latent), tag])
   correction = affine(parameters['read_keys'], inputs)
   keys = tag_key + correction.reshape(core.read_heads, core.word_size)

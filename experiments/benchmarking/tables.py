@@ -78,22 +78,25 @@ def costs(rows: Sequence[Mapping[str, Any]], grows: str) -> Table:
 
 def parameters(rows: Sequence[Mapping[str, Any]]) -> Table:
   """Returns a line for each row of `parameter_counts.rows`."""
+  is_paper = rows[0]['preset'] == 'paper'
   table = _table(
-    'Parameters at the paper preset',
+    f'Parameters at the preset {rows[0]["preset"]}',
     'frames',
     'model',
     'parameters',
-    'Table 1',
-    'difference',
+    'of the largest',
+    *(['Table 1', 'difference'] if is_paper else []),
   )
   for row in rows:
-    table.add_row(
+    line = [
       row['frames'],
       row['model'],
       f'{row["parameters"]:,}',
-      f'{row["paper"]:,}',
-      f'{row["difference_percent"]:+.2f}%',
-    )
+      f'{row["share_percent"]:.2f}%',
+    ]
+    if is_paper:
+      line += [f'{row["paper"]:,}', f'{row["difference_percent"]:+.2f}%']
+    table.add_row(*line)
   return table
 
 

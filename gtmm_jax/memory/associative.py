@@ -11,13 +11,7 @@ import jax
 import jax.numpy as jnp
 from flax import linen as nn
 
-from gtmm_jax.memory import (
-  addressing,
-  contract,
-  interface,
-  mixed_reads,
-  scan,
-)
+from gtmm_jax.memory import addressing, contract, interface, mixed_reads, scan
 from gtmm_jax.memory.interface import Part
 from gtmm_jax.memory.lstm import LSTM, LSTMState
 
@@ -84,7 +78,7 @@ class Associative(nn.RNNCellBase):
 
     h_t = LSTM(h_{t-1}, [z_{t-1}, c_t])
     s_t = [z_{t-1}, c_t, h_t]
-    a_t = A [z_{t-1}, c_t, 4 h_t]
+    a_t = A [z_{t-1}, c_t, u h_t]
     key_t = a_t / |a_t|,          stored with z_t at t + 1
     query^r_t = a_t + B^r s_t + b^r, of length one; B^r and b^r are zero at
       the start
@@ -96,11 +90,12 @@ class Associative(nn.RNNCellBase):
     context = [w^1_t . M * sigmoid(g^1_t), ..., w^R_t . M * sigmoid(g^R_t), h_t]
 
   with g_t linear in h_t; beta_t and gamma_t are softplus(linear(h_t)), near
-  `initial_strength` and `INITIAL_SUCCESSION` at the start. Weighted by four,
-  h_t makes up as much of a key at the start as latents of variance one: keys
-  then tell places apart, too, which only the controller knows. The store is a
-  ring buffer of N latents, so slots n - 1 and n hold successive ones: if two
-  keys resemble a query alike, gamma prefers the one after the last read.
+  `initial_strength` and `INITIAL_SUCCESSION` at the start. u is the
+  controller's weight: with four, h_t makes up as much of a key at the start as
+  latents of variance one, so that keys tell places apart, too, which only the
+  controller knows. The store is a ring buffer of N latents, so slots n - 1 and
+  n hold successive ones: if two keys resemble a query alike, gamma prefers the
+  one after the last read.
 
   Attributes:
     latent_size: Z, the first Z features of the input are stored.
@@ -110,6 +105,7 @@ class Associative(nn.RNNCellBase):
     controller_size: units of the LSTM.
     attention_size: hidden units of the attention by position.
     initial_strength: beta at the start, above 1.
+    controller_weight: u, of h_t in keys, above 0.
     top_k: k, 2 or more, how many slots each head reads by each addressing, the
       softmax being over these alone; 0 reads all.
     nearest: how these are found, as `mixed_reads.strongest` has it.
@@ -126,6 +122,7 @@ class Associative(nn.RNNCellBase):
   controller_size: int = 128
   attention_size: int = 128
   initial_strength: float = 8.0
+  controller_weight: float = interface.CONTROLLER_WEIGHT
   top_k: int = 0
   nearest: mixed_reads.Nearest = 'exact'
   stores_first_input: bool = False
@@ -220,7 +217,7 @@ class Associative(nn.RNNCellBase):
       return jnp.zeros((*h.shape[:-1], self.key_size), h.dtype), None
     known = inputs
     if self._has('controller_keys'):
-      weighted = interface.CONTROLLER_WEIGHT * h
+      weighted = self.controller_weight * h
       known = jnp.concatenate([inputs, weighted], axis=-1)
     to_key = scan.dense(
       self.key_size, use_bias=False, dtype=h.dtype, name='key'

@@ -38,13 +38,17 @@ InitialMemory = Literal['constant', 'learned']
 Activation = Literal['identity', 'tanh']
 Strength = Literal['softplus', 'oneplus']
 
+# Fields of cores that are numbers, and what they must exceed.
+_ABOVE = {'initial_strength': 1, 'controller_weight': 0}
+
 
 def check_settings(core: nn.Module, *may_be_zero: str) -> None:
   """Checks a core's settings by the types that its fields are declared with.
 
   A field of type `int` holds a whole number, one of a `Literal` type one of its
-  words, and `initial_strength` a number above 1. A `word_size` leaves room for
-  a tag beside the latent. A core calls it in `initialize_carry`.
+  words, `initial_strength` a number above 1, and `controller_weight` one above
+  0. A `word_size` leaves room for a tag beside the latent. A core calls it in
+  `initialize_carry`.
 
   Args:
     core: the core; its annotations are types, not strings.
@@ -64,10 +68,12 @@ def check_settings(core: nn.Module, *may_be_zero: str) -> None:
     elif get_origin(field.type) is Literal:
       check_word(name, value, get_args(field.type))
     # NaN fails this test, too.
-    elif name == 'initial_strength' and not (
-      isinstance(value, numbers.Real) and 1 < value < math.inf
+    elif name in _ABOVE and not (
+      isinstance(value, numbers.Real) and _ABOVE[name] < value < math.inf
     ):
-      raise ValueError(f'{name} is {value!r}; it must be a number above 1.')
+      raise ValueError(
+        f'{name} is {value!r}; it must be a number above {_ABOVE[name]}.'
+      )
   word_size = getattr(core, 'word_size', math.inf)
   if getattr(core, 'latent_size', 0) >= word_size:
     raise ValueError(

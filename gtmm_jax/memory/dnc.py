@@ -198,6 +198,7 @@ class DNC(nn.RNNCellBase):
     reads: 'after' or 'before' the write (see `access`).
     strength: of keys, 'oneplus' (the paper's) or 'softplus' (DeepMind's).
     initial_strength: of keys at the start, above 1.
+    controller_weight: of h_t in the tags of words that hold latents, above 0.
     key_activation: of words linear in h_t, 'identity' (the paper's) or 'tanh'.
     usage_gradient: see `access`.
     initial_memory: 'constant', all zero, or 'learned'.
@@ -212,6 +213,7 @@ class DNC(nn.RNNCellBase):
   reads: contract.Reads = 'after'
   strength: contract.Strength = 'oneplus'
   initial_strength: float = 2.0
+  controller_weight: float = interface.CONTROLLER_WEIGHT
   key_activation: contract.Activation = 'identity'
   usage_gradient: bool = True
   initial_memory: contract.InitialMemory = 'constant'
@@ -255,9 +257,8 @@ class DNC(nn.RNNCellBase):
         read_modes=Part((r, w + 1 + w)),
       ),
     )
-    words, raw, tag = interface.Interface(
-      size, r, w, parts, self.latent_size, self.key_activation, name='interface'
-    )(h, inputs, tag_tm1)
+    to_memory = interface.of_core(self, w, parts)
+    words, raw, tag = to_memory(h, inputs, tag_tm1)
     request = DNCInterface(
       read_keys=words.read_keys,
       read_strengths=interface.strengthen(raw.read_strengths, self.strength),

@@ -14,8 +14,8 @@ from flax import linen as nn
 from gtmm_jax.memory import addressing, contract, scan
 
 Array = jax.Array
-# The weight of h_t in what a latent is stored with. At the start an LSTM's
-# output is small beside latents of variance one; counted once, it would tell
+# Default weight of h_t in what a latent is stored with. At the start an LSTM's
+# output is small beside latents of variance one; with weight one, it would tell
 # frames apart, but not places, which only the controller knows.
 CONTROLLER_WEIGHT = 4.0
 
@@ -49,24 +49,27 @@ class Words(NamedTuple):
 class Interface(nn.Module):
   """A map from the controller's output to words and to an interface's parts.
 
-  Without latents (`latent_size` 0) all of it is one linear map of h_t, as in
-  the papers of NTM and DNC.
+  Without latents in words (`latent_size` 0) all of it is one linear map of h_t,
+  as in the papers of NTM and DNC and as in Gemici et al. 2017, section 3.2,
+  k_t = f_key(h_t): latents reach the memory through the controller alone.
 
   With latents, a word written at t is [z_{t-1}, tag_{t-1}]: the latent beside a
   tag that was made a step earlier, before that latent was known, tag_t =
-  A [4 h_t, z_{t-1}]. A read key starts as the same question without its answer,
-  [0, tag_t], plus a correction B [h_t, z_{t-1}] that is zero at first. So a
-  situation that comes again finds what followed it (Gemici et al. 2017 say of
-  navigation that these memories "collocate the new memories with context
-  information", and leave open how). All write heads write the same word.
+  A [u h_t, z_{t-1}], with u the controller's weight. A read key starts as the
+  same question without its answer, [0, tag_t], plus a correction
+  B [h_t, z_{t-1}] that is zero at first. So a situation that comes again finds
+  what followed it. All write heads write the same word. This is ours: Gemici et
+  al. 2017 say of navigation that these memories "collocate the new memories
+  with context information", and leave open how.
 
   Attributes:
     word_size: W, above Z.
     read_heads: R, number of read keys.
     write_heads: H, number of write vectors.
     parts: a NamedTuple of `Part`s, nested ones included; None is no part.
-    latent_size: Z.
+    latent_size: Z, the inputs at the front that words hold; 0 holds none.
     activation: of keys and write vectors that are linear in h_t alone.
+    controller_weight: u, of h_t in tags.
   """
 
   word_size: int
@@ -75,6 +78,7 @@ class Interface(nn.Module):
   parts: Any
   latent_size: int = 0
   activation: contract.Activation = 'identity'
+  controller_weight: float = CONTROLLER_WEIGHT
 
   @nn.compact
   def __call__(
@@ -109,7 +113,7 @@ class Interface(nn.Module):
   def _question(self, h: Array, latent: Array) -> tuple[Array, Array]:
     """Makes read keys [..., R, W] and tag_t [..., W - Z]."""
     seen = jnp.concatenate([h, latent], axis=-1)
-    known = jnp.concatenate([CONTROLLER_WEIGHT * h, latent], axis=-1)
+    known = jnp.concatenate([self.controller_weight * h, latent], axis=-1)
     tag_size = self.word_size - self.latent_size
     tag = scan.dense(tag_size, dtype=h.dtype, name='tag')(known)
     correction = scan.dense(
@@ -121,6 +125,26 @@ class Interface(nn.Module):
     question = jnp.concatenate([jnp.zeros_like(latent), tag], axis=-1)
     shape = (*h.shape[:-1], self.read_heads, self.word_size)
     return question[..., None, :] + correction.reshape(shape), tag
+
+
+def of_core(core: nn.Module, write_heads: int, parts: Any) -> Interface:
+  """Makes the interface of a core, in the core's compact call.
+
+  Args:
+    core: NTM, LRU or DNC, whose fields set what its words are.
+    write_heads: as in `Interface`.
+    parts: as in `Interface`.
+  """
+  return Interface(
+    core.word_size,
+    core.read_heads,
+    write_heads,
+    parts,
+    core.latent_size,
+    core.key_activation,
+    core.controller_weight,
+    name='interface',
+  )
 
 
 def linear(x: Array, parts: Any, name: str = 'linear') -> Any:

@@ -148,6 +148,7 @@ class LRU(nn.RNNCellBase):
     strength: of keys, 'none', all one (the paper's), or learned, 'softplus' or
       'oneplus'.
     initial_strength: of learned ones at the start, above 1.
+    controller_weight: of h_t in the tags of words that hold latents, above 0.
     key_activation: of words linear in h_t, 'identity' or 'tanh'.
     decay: gamma, of the usage.
     initial_memory: 'constant', 1e-6, or 'learned'.
@@ -162,6 +163,7 @@ class LRU(nn.RNNCellBase):
   reads: contract.Reads = 'after'
   strength: KeyStrength = 'none'
   initial_strength: float = 10.0
+  controller_weight: float = interface.CONTROLLER_WEIGHT
   key_activation: contract.Activation = 'identity'
   decay: float = 0.95
   initial_memory: contract.InitialMemory = 'constant'
@@ -201,15 +203,8 @@ class LRU(nn.RNNCellBase):
       gates=Part((heads,), _GATE_BIAS),
       strengths=strength_part,
     )
-    words, raw, tag = interface.Interface(
-      self.word_size,
-      heads,
-      0 if writes_key else heads,
-      parts,
-      self.latent_size,
-      self.key_activation,
-      name='interface',
-    )(h, inputs, tag_tm1)
+    to_memory = interface.of_core(self, 0 if writes_key else heads, parts)
+    words, raw, tag = to_memory(h, inputs, tag_tm1)
     gates = nn.sigmoid(raw.gates)
     strengths = jnp.ones_like(gates)
     if is_learned:

@@ -185,6 +185,7 @@ class NTM(nn.RNNCellBase):
     reads: 'before' or 'after' the write (see `access`).
     strength: of keys, 'softplus' or 'oneplus'.
     initial_strength: of keys at the start, above 1.
+    controller_weight: of h_t in the tags of words that hold latents, above 0.
     key_activation: of words linear in h_t, 'identity' or 'tanh'.
     initial_memory: 'constant', 1e-6, or 'learned'.
   """
@@ -199,6 +200,7 @@ class NTM(nn.RNNCellBase):
   reads: contract.Reads = 'before'
   strength: contract.Strength = 'softplus'
   initial_strength: float = 5.0
+  controller_weight: float = interface.CONTROLLER_WEIGHT
   key_activation: contract.Activation = 'identity'
   initial_memory: contract.InitialMemory = 'constant'
 
@@ -232,9 +234,8 @@ class NTM(nn.RNNCellBase):
       erase=Part((w, size)),
       add=None,
     )
-    words, raw, tag = interface.Interface(
-      size, r, w, parts, self.latent_size, self.key_activation, name='interface'
-    )(h, inputs, tag_tm1)
+    to_memory = interface.of_core(self, w, parts)
+    words, raw, tag = to_memory(h, inputs, tag_tm1)
     write_keys = interface.activate(raw.write.keys, self.key_activation)
     request = NTMInterface(
       read=self._activate(raw.read, words.read_keys),

@@ -1,6 +1,7 @@
 """Builds a temporal VAE from the name of a model and a preset."""
 
 import inspect
+import math
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Any, NamedTuple
@@ -16,12 +17,10 @@ from gtmm_jax.memory.introspective import Introspective
 from gtmm_jax.memory.lru import LRU
 from gtmm_jax.memory.lstm import LSTM
 from gtmm_jax.memory.ntm import NTM
-from gtmm_jax.model import maps, networks
+from gtmm_jax.model import frame_networks, maps
 from gtmm_jax.model.temporal_vae import Store, TemporalVAE
 from gtmm_jax.presets import Preset
 
-# The strides of the colour networks leave one pixel of so many.
-_LEAST_COLOUR_SIDE = 32
 # Models whose core gets a summary of a latent, where a preset has one.
 _SUMMARISING = ('ntm', 'lru', 'dnc', 'associative')
 
@@ -96,6 +95,39 @@ def of_class(core: type[nn.Module], **sizes_of: str) -> Make:
   return make
 
 
+def of_words(
+  core: type[nn.Module], unused: tuple[str, ...] = (), **sizes_of: str
+) -> Make:
+  """Returns the model whose core's words may hold latents beside tags.
+
+  Args:
+    core: NTM, LRU or DNC.
+    unused: options that mean nothing where words hold latents.
+    **sizes_of: as of `of_class`.
+
+  Returns:
+    A model with one more option, `tag`: true stores latents beside tags (see
+    `memory.interface.Interface`); with false all words and keys are linear in
+    h_t alone, as in Gemici et al. 2017, section 3.2. Options that mean nothing
+    do not reach the core.
+  """
+  make_core = of_class(core, **sizes_of)
+
+  def make(
+    sizes: Sizes, slots: int, *, tag: bool = True, **options: Any
+  ) -> nn.Module:
+    if not tag:
+      sizes = sizes._replace(latent_size=0)
+    left_out = unused if tag else ('controller_weight',)
+    options = {name: options[name] for name in options.keys() - {*left_out}}
+    return make_core(sizes, slots, **options)
+
+  tag = inspect.signature(make).parameters['tag']
+  others = inspect.signature(make_core).parameters.values()
+  make.__signature__ = inspect.Signature([tag, *others])
+  return make
+
+
 _WORDS = {
   'word_size': 'word_size',
   'read_heads': 'read_heads',
@@ -113,9 +145,14 @@ MODELS: Mapping[str, Make] = MappingProxyType(
   {
     'vrnn': of_class(LSTM, size='controller_size'),
     'introspective': of_class(Introspective, **_LATENTS),
-    'ntm': of_class(NTM, **_WORDS),
-    'lru': of_class(LRU, **_WORDS, strength='lru_strength'),
-    'dnc': of_class(DNC, **_WORDS),
+    'ntm': of_words(NTM, **_WORDS),
+    'lru': of_words(
+      LRU,
+      unused=('write_vector', 'key_activation'),
+      strength='lru_strength',
+      **_WORDS,
+    ),
+    'dnc': of_words(DNC, **_WORDS),
     'associative': of_class(
       Associative,
       **_LATENTS,
@@ -163,7 +200,8 @@ def temporal_vae(
     frames: of an episode.
     store: what the memory is given of a latent (see `TemporalVAE`).
     slots: of the memory; None for what the paper has (`presets.slots`).
-    options: of the core, by the names of `options(models[model])`.
+    options: of the core, by the names of `options(models[model])`; others are
+      the preset's or the model's.
     models: the models that there are.
 
   Returns:
@@ -177,7 +215,7 @@ def temporal_vae(
     raise ValueError(
       f'There is no model {model!r}; there are {", ".join(models)}.'
     )
-  encoder, decoder = _networks(preset, frame_shape)
+  encoder, decoder = frame_networks.choose(preset, frame_shape)
   summary_size = preset.summary_size if model in _SUMMARISING else 0
   sizes = Sizes(
     latent_size=summary_size or preset.latent_size,
@@ -187,6 +225,7 @@ def temporal_vae(
   )
   if slots is None:
     slots = presets.slots(model, frames)
+  options = {**preset.options.get(model, {}), **options}
   core = models[model](sizes, slots, **options)
   return TemporalVAE(
     core=core,
@@ -199,6 +238,7 @@ def temporal_vae(
     core_sees_frames=model == 'vrnn',
     store=store,
     summary_size=summary_size,
+    condition_scale=condition_scale(preset, sizes.latent_size),
   )
 
 
@@ -224,43 +264,12 @@ def variable_shapes(
   )
 
 
-def _networks(
-  preset: Preset, frame_shape: tuple[int, int, int]
-) -> tuple[nn.Module, nn.Module]:
-  """Returns the encoder and the decoder of frames; raises `ValueError`."""
-  features = 2 * preset.latent_size
-  if preset.networks == 'digit':
-    if frame_shape[0] % 4 or frame_shape[1] % 4:
-      raise ValueError(
-        f'Frames are {frame_shape[0]}x{frame_shape[1]}; the digit networks '
-        f'halve them twice, so height and width must be multiples of 4.'
-      )
-    return networks.DigitEncoder(features), networks.DigitDecoder(frame_shape)
-  if preset.networks == 'colour':
-    if min(frame_shape[:2]) < _LEAST_COLOUR_SIDE:
-      raise ValueError(
-        f'Frames are {frame_shape[0]}x{frame_shape[1]}; the colour networks '
-        f'need at least {_LEAST_COLOUR_SIDE}x{_LEAST_COLOUR_SIDE}: enlarge the '
-        f'frames, or use the preset small.'
-      )
-    return networks.ColourEncoder(features), networks.ColourDecoder(frame_shape)
-  hidden = preset.dense_hidden
-  patches = _patches(preset, frame_shape)
-  return (
-    networks.DenseEncoder(hidden, features, patches),
-    networks.DenseDecoder(tuple(reversed(hidden)), frame_shape, patches),
-  )
+def condition_scale(preset: Preset, features: int) -> float:
+  """Returns the number by which the core's conditions are multiplied.
 
-
-def _patches(
-  preset: Preset, frame_shape: tuple[int, int, int]
-) -> tuple[tuple[int, int], ...]:
-  """Returns the preset's layers of patches that fill a frame (H, W, C)."""
-  height, width, _ = frame_shape
-  fitting = []
-  for side, channels in preset.patches:
-    if height % side or width % side:
-      break
-    height, width = height // side, width // side
-    fitting.append((side, channels))
-  return tuple(fitting)
+  Args:
+    preset: the preset.
+    features: of a latent that the core gets.
+  """
+  scale = preset.condition_scale
+  return math.sqrt(features) if scale == 'sqrt' else scale

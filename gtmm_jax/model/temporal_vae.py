@@ -14,7 +14,6 @@ The VRNN's core is also given the features of x_{t-1}. z_0 and the features of
 x_0 are zero.
 """
 
-import math
 from typing import Any, Literal, NamedTuple, get_args
 
 import jax
@@ -97,6 +96,7 @@ class TemporalVAE(nn.Module):
       1, vanish.
     summary_size: if above 0, the core is given a linear map of the stored
       latent to this many features, instead of all Z.
+    condition_scale: the core is given c_t times this number.
   """
 
   core: nn.Module
@@ -107,6 +107,7 @@ class TemporalVAE(nn.Module):
   core_sees_frames: bool = False
   store: Store = 'sample'
   summary_size: int = 0
+  condition_scale: float = 1.0
 
   def setup(self) -> None:
     """Makes the running average of the posterior's variance, [Z].
@@ -264,7 +265,7 @@ class TemporalVAE(nn.Module):
     stored = state.stored_tm1
     if self.summary_size:
       stored = self.summary(stored)
-    inputs = [stored, _as_strong_as(stored, condition)]
+    inputs = [stored, self.condition_scale * condition]
     if state.features_tm1 is not None:
       inputs.insert(0, state.features_tm1)
     return self.core(state.core, jnp.concatenate(inputs, axis=-1))
@@ -281,12 +282,3 @@ class TemporalVAE(nn.Module):
   def _seen(self, features: Array | None) -> Array | None:
     """Returns the features if the core sees frames, else None."""
     return features if self.core_sees_frames else None
-
-
-def _as_strong_as(latent: Array, condition: Array) -> Array:
-  """Returns c_t times sqrt(Z), for a latent [..., Z] or its summary.
-
-  Beside Z numbers of variance one, models are slow to learn to use a one-hot
-  condition; the paper does not say how actions are coded.
-  """
-  return condition * math.sqrt(latent.shape[-1])

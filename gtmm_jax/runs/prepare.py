@@ -30,6 +30,8 @@ from gtmm_jax.tasks.sources.dataset import Dataset
 _PACKAGES = ('jax', 'jaxlib', 'flax', 'optax', 'numpy')
 # Sizes of a preset that do not belong to a model.
 _OF_TRAINING = ('gradient_norm',)
+# Sizes of runs that are older than these sizes.
+_FIRST_SIZES = {'condition_scale': 'sqrt'}
 
 
 def prepare(
@@ -151,7 +153,27 @@ def _make_model(
         f'--set={name} means nothing to {settings.model} on {settings.task} '
         f'with the preset {settings.preset}; leave it out.'
       )
+  _require_options(settings, task, shape, model, kinds)
   return model
+
+
+def _require_options(
+  settings: Settings,
+  task: Any,
+  shape: tuple[int, int, int],
+  model: TemporalVAE,
+  kinds: Kinds,
+) -> None:
+  """Raises `ValueError` for an option that changes nothing of the model."""
+  defaults = resolve.default_options(settings, kinds)
+  for name, value in settings.options.items():
+    options = {**settings.options, name: defaults[name]}
+    other = dataclasses.replace(settings, options=options)
+    if value != defaults[name] and _model(other, task, shape, kinds) == model:
+      raise ValueError(
+        f'--set={name} means nothing to {settings.model} with the other '
+        f'settings of this run; leave it out.'
+      )
 
 
 def _model(
@@ -241,11 +263,12 @@ def _config(
         settings, loaded, settings.device_megabytes
       ),
     },
-    # Workdirs that are older than an option have its default.
+    # What workdirs have that are older than an option or a size.
     'option_defaults': {
       name: as_text(value)
-      for name, value in resolve.default_options(settings, kinds).items()
-    },
+      for name, value in resolve.first_options(settings, kinds).items()
+    }
+    | _FIRST_SIZES,
     'data': {
       'flag': settings.data,
       'source': loaded.source,

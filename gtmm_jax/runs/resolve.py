@@ -177,7 +177,22 @@ def _options(settings: Settings, kinds: Kinds) -> dict[str, Any]:
 
 
 def default_options(settings: Settings, kinds: Kinds) -> dict[str, Any]:
-  """Returns the default options of a model's core on a task."""
+  """Returns the options of a core: the model's, the preset's, the task's.
+
+  Later ones replace earlier ones.
+  """
+  return {
+    **first_options(settings, kinds),
+    **sized(settings, kinds).options.get(settings.model, {}),
+    **presets.OPTIONS.get((settings.model, settings.task), {}),
+  }
+
+
+def first_options(settings: Settings, kinds: Kinds) -> dict[str, Any]:
+  """Returns the options of a core in runs that are older than the options.
+
+  No preset changed an option when it was new.
+  """
   options = build.options(kinds.models[settings.model])
   return {
     **{name: option.default for name, option in options.items()},

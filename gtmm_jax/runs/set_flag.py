@@ -1,5 +1,6 @@
 """Reads --set=NAME=VALUE: sizes, options of the core, the learning rate."""
 
+import contextlib
 import dataclasses
 import difflib
 import re
@@ -17,6 +18,7 @@ from gtmm_jax.runs.settings import LARGEST, Settings, about
 
 # Fields of a preset that are not sizes: flags set them, or the task decides.
 _SCHEDULE = (
+  'options',
   'store',
   'batch_size',
   'learning_rate',
@@ -136,9 +138,7 @@ def _value(text: str, kind: Any) -> Any:
       raise ValueError(text)
     return text
   if origin in (typing.Union, types.UnionType):
-    if text == 'none' and type(None) in arguments:
-      return None
-    return _value(text, next(a for a in arguments if a is not type(None)))
+    return _first_value(text, arguments)
   if origin is tuple and arguments[-1] is Ellipsis:
     words = [] if text in ('', 'none') else text.split('+')
     return tuple(_value(word, arguments[0]) for word in words)
@@ -154,6 +154,16 @@ def _value(text: str, kind: Any) -> Any:
   if kind not in (int, float, str):
     raise ValueError(text)
   return kind(text)
+
+
+def _first_value(text: str, kinds: Sequence[Any]) -> Any:
+  """Reads a value of the first of several types that fits; None is 'none'."""
+  if text == 'none' and type(None) in kinds:
+    return None
+  for kind in kinds:
+    with contextlib.suppress(ValueError):
+      return _value(text, kind)
+  raise ValueError(text)
 
 
 def _is_sensible(value: Any, name: str) -> bool:
@@ -179,7 +189,8 @@ def _described(name: str, kind: Any) -> str:
     return ' or '.join(map(str, arguments))
   if origin in (typing.Union, types.UnionType):
     others = [_described(name, a) for a in arguments if a is not type(None)]
-    return f'{" or ".join(others)}, or none'
+    or_none = ', or none' if type(None) in arguments else ''
+    return f'{" or ".join(others)}{or_none}'
   if origin is tuple and arguments[-1] is Ellipsis:
     return f'none, or values joined by +, each {_described(name, arguments[0])}'
   if origin is tuple:

@@ -12,6 +12,7 @@ import pytest
 
 import data_sources
 import program_flags
+from benchmarking import parameter_counts
 from gtmm_jax import presets
 
 _ROOT = pathlib.Path(__file__).resolve().parents[2]
@@ -231,10 +232,14 @@ def test_table_shows_a_line_for_each_row(measured):
   assert max(len(line) for line in drawn) <= 80
 
 
-def test_parameters_stand_beside_table_1_and_differ_by_less_than_a_percent(
-  tmp_path: pathlib.Path,
+@pytest.mark.parametrize('preset', presets.PRESETS)
+def test_models_have_about_as_many_parameters(
+  preset: str, tmp_path: pathlib.Path
 ):
-  result = _python([_PROGRAM, '--parameters', '--json=counts.json'], tmp_path)
+  words = ['--parameters', '--json=counts.json']
+  if preset != 'paper':
+    words.append(f'--preset={preset}')
+  result = _python([_PROGRAM, *words], tmp_path)
   assert result.returncode == 0, result.stderr
   rows = json.loads((tmp_path / 'counts.json').read_text())['parameters']
   assert [(row['frames'], row['model']) for row in rows] == [
@@ -243,17 +248,29 @@ def test_parameters_stand_beside_table_1_and_differ_by_less_than_a_percent(
     for model in presets.MODELS
   ]
   for row in rows:
-    paper = presets.PAPER_PARAMETERS[row['frames']][row['model']]
-    assert row['paper'] == paper
-    percent = 100 * (row['parameters'] - paper) / paper
-    assert row['difference_percent'] == pytest.approx(percent)
-    assert abs(percent) < 1
+    most = max(
+      other['parameters'] for other in rows if other['frames'] == row['frames']
+    )
+    share = 100 * row['parameters'] / most
+    assert row['share_percent'] == pytest.approx(share)
+    assert share > 98
     (line,) = (
       line
       for line in result.stdout.splitlines()
       if row['model'] in line and row['frames'] in line
     )
     assert f'{row["parameters"]:,}' in line
+    assert f'{share:.2f}%' in line
+    if preset != 'paper':
+      assert row['paper'] is row['difference_percent'] is None
+      continue
+    table = parameter_counts.TABLE_1[row['frames']]
+    assert set(table) == {*presets.MODELS} - {'associative'}
+    paper = table.get(row['model'], table['introspective'])
+    assert row['paper'] == paper
+    percent = 100 * (row['parameters'] - paper) / paper
+    assert row['difference_percent'] == pytest.approx(percent)
+    assert abs(percent) < 1
     assert f'{paper:,}' in line
     assert f'{percent:+.2f}%' in line
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import plain_loops
-from gtmm_jax.memory import contract, interface, mixed_reads
+from gtmm_jax.memory import contract, mixed_reads
 from gtmm_jax.memory.associative import PARTS, Associative
 from plain_loops import affine, sigmoid, softplus
 
@@ -101,7 +101,8 @@ def slow_asked(parameters, x, h, core):
     of_h['strengths'], of_s['queries'] = (HEADS,), (HEADS, KEY)
     if 'succession' not in core.without:
       of_h['successions'] = (HEADS,)
-    known = x if 'controller_keys' in core.without else [*x, *(4 * h)]
+    weighted = core.controller_weight * h
+    known = x if 'controller_keys' in core.without else [*x, *weighted]
     asked['key'] = known @ parameters['key']['kernel']
   for layer, given, parts in (('linear', h, of_h), ('situation', seen, of_s)):
     asked |= plain_loops.cut(parts, affine(parameters[layer], given))
@@ -197,6 +198,7 @@ def slow_associative(variables, inputs, core):
   [
     *({'without': without} for without in WITHOUT),
     {'top_k': 2},
+    {'controller_weight': 1.0},
     {'top_k': 2, 'without': ('arrival',)},
     {'top_k': 3, 'stores_first_input': True},
     {'stores_first_input': True},
@@ -366,7 +368,7 @@ def test_at_the_start_what_went_before_counts_in_keys_as_a_latent_does(
   _, contexts = scan(core, variables, inputs)
   kernel = variables['params']['key']['kernel']
   of_latent = inputs[-1] @ kernel[:latent]
-  h = interface.CONTROLLER_WEIGHT * contexts[-1, :, -controller:]
+  h = core.controller_weight * contexts[-1, :, -controller:]
   of_past = h @ kernel[latent:]
   ratio = np.linalg.norm(of_past) / np.linalg.norm(of_latent)
   assert 0.7 < ratio < 1.4

@@ -687,6 +687,7 @@ BAD = [
   ),
   ({'initial_strength': float('nan')}, 'it must be a number above 1'),
   ({'controller_size': 0}, 'controller_size is 0; it must be >= 1'),
+  ({'controller_weight': 0.0}, 'is 0.0; it must be a number above 0'),
   (
     {'initial_strength': 1.0},
     'initial_strength is 1.0; it must be a number above 1',
@@ -711,6 +712,7 @@ BAD = [
       )
     ),
     ('associative', {'key_size': 0}, 'key_size is 0; it must be >= 1'),
+    ('associative', {'controller_weight': -1}, 'it must be a number above 0'),
     (
       'associative',
       {'without': 'age'},

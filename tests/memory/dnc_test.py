@@ -188,7 +188,13 @@ SETTINGS = [
   {**ONE, **LEARNED, 'latent_size': LATENT, 'strength': 'softplus'},
   {**ONE, **LEARNED, 'key_activation': 'tanh', 'reads': 'before'},
   {**MANY},
-  {**MANY, 'latent_size': LATENT, 'reads': 'before', 'key_activation': 'tanh'},
+  {
+    **MANY,
+    'latent_size': LATENT,
+    'controller_weight': 1.0,
+    'reads': 'before',
+    'key_activation': 'tanh',
+  },
   {**MANY, 'strength': 'softplus', 'usage_gradient': False},
   {**ONE, 'latent_size': LATENT},
 ]

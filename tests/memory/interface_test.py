@@ -93,16 +93,23 @@ def assert_parts_are(parts: Parts, flat: np.ndarray) -> None:
   assert flat.size == 0
 
 
-@pytest.mark.parametrize('activation', ['identity', 'tanh'])
+@pytest.mark.parametrize(
+  ('settings', 'weight'),
+  [
+    ({}, 4.0),
+    ({'activation': 'tanh'}, 4.0),
+    ({'controller_weight': 1.0}, 1.0),
+  ],
+)
 def test_words_of_latents_carry_the_question_asked_a_step_before(
-  asked, activation
+  asked, settings, weight
 ):
   variables = random_parameters(LATENT, SIZE)
-  words, parts, new_tag = make(activation=activation).apply(variables, **asked)
+  words, parts, new_tag = make(**settings).apply(variables, **asked)
   latent = np.asarray(asked['inputs'][:, :LATENT])
   seen = np.concatenate([asked['h'], latent], axis=-1)
   close = {'rtol': 1e-5, 'atol': 1e-6}
-  known = np.concatenate([4 * asked['h'], latent], axis=-1)
+  known = np.concatenate([weight * asked['h'], latent], axis=-1)
   tag = affine(variables, 'tag', known)
   np.testing.assert_allclose(new_tag, tag, **close)
   correction = affine(variables, 'read_keys', seen).reshape(2, READS, WORD)

@@ -151,6 +151,7 @@ SETTINGS = [
     **THREE,
     **LEARNED,
     'latent_size': LATENT,
+    'controller_weight': 1.0,
     'key_activation': 'tanh',
     'strength': 'oneplus',
     'reads': 'before',

@@ -161,7 +161,13 @@ SETTINGS = [
   {},
   {'latent_size': LATENT, 'strength': 'oneplus'},
   {'reads': 'after', 'initial_memory': 'learned', 'shift_range': 0},
-  {**MANY, 'latent_size': LATENT, 'reads': 'after', 'key_activation': 'tanh'},
+  {
+    **MANY,
+    'latent_size': LATENT,
+    'controller_weight': 1.0,
+    'reads': 'after',
+    'key_activation': 'tanh',
+  },
   {**MANY, 'strength': 'oneplus', 'key_activation': 'tanh', 'shift_range': 2},
   {
     **MANY,

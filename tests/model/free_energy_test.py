@@ -164,10 +164,7 @@ def _run_linear_gaussian(data, kind, copies):
   """Infers each sequence with `copies` noises; axes [T, copy, sequence]."""
   model = _linear_gaussian(data)
   frames = data['x'].swapaxes(0, 1)[:, :, None, None, :].astype(np.float32)
-  # The model gives its core sqrt(Z) times the condition.
-  condition = _proposal_inputs(data, kind) / np.sqrt(
-    model.latent_size, dtype=np.float32
-  )
+  condition = _proposal_inputs(data, kind)
   frames, condition = (
     np.tile(x, (1, copies, *[1] * (x.ndim - 2))) for x in (frames, condition)
   )

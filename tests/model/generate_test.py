@@ -85,8 +85,7 @@ def _by_hand(model, variables, prefix, condition, noise, frame_noise):
   )
   frames, latents, given = [], [], []
   for t in range(condition.shape[0]):
-    heard = np.sqrt(_LATENT) * condition[t]
-    inputs = [features[:, :width], stored, heard]
+    inputs = [features[:, :width], stored, condition[t]]
     inputs = jnp.concatenate(inputs, axis=-1, dtype=jnp.float32)
     carry, context = parts.core(carry, inputs)
     if t < len(prefix):

@@ -160,7 +160,7 @@ def test_memory_is_given_what_the_setting_says(store):
 @pytest.mark.parametrize('sees_frames', [False, True])
 def test_core_is_given_features_stored_latent_and_condition(store, sees_frames):
   model = _model('introspective', store, _Inputs()).clone(
-    core_sees_frames=sees_frames
+    core_sees_frames=sees_frames, condition_scale=2.5
   )
   variables = _variables(model)
   frames, condition, noise = _data(2)
@@ -173,8 +173,7 @@ def test_core_is_given_features_stored_latent_and_condition(store, sees_frames):
   def before(x):
     return np.concatenate([np.zeros_like(x[:1]), x[:-1]])
 
-  # As strong as the latent: times sqrt(Z).
-  parts = [before(given), 2.0 * condition]
+  parts = [before(given), 2.5 * condition]
   if sees_frames:
     parts = [before(np.asarray(features)), *parts]
   np.testing.assert_allclose(
@@ -428,7 +427,7 @@ def test_a_summary_is_a_linear_map_of_what_is_stored(store):
   # The context of that core is its input.
   np.testing.assert_allclose(
     step.context,
-    np.concatenate([stored @ kernel, np.sqrt(3.0) * condition[1]], axis=-1),
+    np.concatenate([stored @ kernel, condition[1]], axis=-1),
     rtol=1e-4,
     atol=1e-6,
   )

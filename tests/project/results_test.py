@@ -180,7 +180,7 @@ def test_the_replicas_that_end_in_a_jump_are_those_of_the_result():
 def test_the_table_of_parameters_is_what_the_models_have():
   counts = {
     (row['frames'], row['model']): f'{row["parameters"]:,}'
-    for row in parameter_counts.rows()
+    for row in parameter_counts.rows('paper')
   }
   for model in presets.MODELS:
     digits, environments = (

@@ -103,7 +103,7 @@ def test_a_workdir_of_before_there_was_an_option_has_its_default(tmp_path):
   ('texts', 'words'),
   [
     (['latent_sise=8'], 'no such setting; did you mean latent_size?'),
-    (['zzz=8'], 'no such setting; there are attention_size, controller'),
+    (['zzz=8'], 'no such setting; there are attention_size, condition'),
     (['latent_size'], 'has no value; write --set=NAME=VALUE'),
     (['latent_size='], 'must be a whole number above 0'),
     (['latent_size=many'], 'must be a whole number above 0'),

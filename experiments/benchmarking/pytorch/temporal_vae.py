@@ -6,7 +6,6 @@ sampled does not depend on them. Only what one step hands to the next is in the
 loop over time. Nothing imports this module where PyTorch is not installed.
 """
 
-import math
 from typing import Any
 
 import torch
@@ -14,6 +13,7 @@ from torch import nn
 from torch.nn import functional
 
 from benchmarking.pytorch import networks
+from gtmm_jax.model import build
 from gtmm_jax.presets import Preset
 
 Tensor = torch.Tensor
@@ -111,6 +111,7 @@ class TemporalVAE(nn.Module):
     super().__init__()
     self.latent_size = preset.latent_size
     self.core_sees_frames = model == 'vrnn'
+    self.condition_scale = build.condition_scale(preset, preset.latent_size)
     inputs = preset.latent_size + condition_size
     if self.core_sees_frames:
       inputs += 2 * preset.latent_size
@@ -161,7 +162,7 @@ class TemporalVAE(nn.Module):
     z = torch.zeros_like(noise[0])
     seen = torch.zeros_like(features[0])
     outputs = []
-    condition = condition * math.sqrt(noise.shape[-1])
+    condition = condition * self.condition_scale
     # Going back, a slice of time fills a whole array of zeros; unbind does not.
     for now, c, e in zip(
       features.unbind(), condition.unbind(), noise.unbind(), strict=True
