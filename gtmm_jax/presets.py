@@ -27,7 +27,6 @@ BY_MODEL: Mapping[str, Any] = MappingProxyType(
     'controller_size': 128,
     'key_strength': 10.0,
     'store': 'sample',
-    'learning_rate': 1e-3,
   }
 )
 # Options of a model's core whose default a task changes, by (model, task); they
@@ -74,9 +73,13 @@ class Preset:
     options: of the core, by model, whose default the preset changes.
     store: what each model's memory is given of a latent.
     batch_size: sequences in a batch.
-    learning_rate: Adam's for each model, for episodes of at most 100 frames.
+    learning_rate: Adam's, for episodes of at most 100 frames.
     long_learning_rate: Adam's, for longer ones.
-    gradient_norm: to which gradients are clipped.
+    schedule: of the learning rate, as `gtmm_jax.recipe` has it.
+    warmup_steps: over which the rate rises, or a third of `decay_steps` if that
+      is less.
+    gradient_norm: to which gradients are clipped; None for no clipping.
+    average: decay of the moving average that is evaluated, 0 for none.
     replicas: trained side by side with other seeds.
     steps: updates for each task.
     episodes: the sizes of each task's episodes: pre_recall l and recall k, or
@@ -103,9 +106,12 @@ class Preset:
   options: Mapping[str, Mapping[str, Any]]
   store: Mapping[str, str]
   batch_size: int
-  learning_rate: Mapping[str, float]
+  learning_rate: float
   long_learning_rate: float
-  gradient_norm: float
+  schedule: Literal['decay', 'constant']
+  warmup_steps: int
+  gradient_norm: float | None
+  average: float
   replicas: int
   steps: Mapping[str, int]
   episodes: Mapping[str, Mapping[str, int]]
@@ -148,9 +154,12 @@ PAPER = Preset(
   options=_frozen(**dict.fromkeys(('ntm', 'lru', 'dnc'), _PAPER_WIRING)),
   store=_SAMPLES,
   batch_size=10,
-  learning_rate=_frozen(**dict.fromkeys(MODELS, 1e-3)),
+  learning_rate=1e-3,
   long_learning_rate=1e-4,
-  gradient_norm=10.0,
+  schedule='constant',
+  warmup_steps=0,
+  gradient_norm=None,
+  average=0.0,
   replicas=20,
   steps=_frozen(**dict.fromkeys(TASKS, 100_000)),
   episodes=_episodes(pre_recall=20, length=25),
@@ -182,11 +191,12 @@ SMALL = Preset(
     associative='denoised',
   ),
   batch_size=10,
-  learning_rate=_frozen(
-    **dict.fromkeys(MODELS, 1e-3) | dict.fromkeys(('ntm', 'lru', 'dnc'), 2e-3)
-  ),
+  learning_rate=1e-3,
   long_learning_rate=1e-4,
-  gradient_norm=10.0,
+  schedule='decay',
+  warmup_steps=100,
+  gradient_norm=None,
+  average=0.999,
   replicas=3,
   steps=_frozen(
     perfect_recall=2_000,
@@ -222,7 +232,7 @@ SMALL_COLOUR = dataclasses.replace(
   controller_size=_by_model(230, 128, 143, 149, 143, 194),
   summary_size=48,
   store=_frozen(**dict.fromkeys(MODELS, 'denoised') | {'vrnn': 'sample'}),
-  learning_rate=_frozen(**dict.fromkeys(MODELS, 2e-3)),
+  learning_rate=2e-3,
 )
 
 PRESETS: Mapping[str, Preset] = MappingProxyType(

@@ -23,6 +23,13 @@ from gtmm_jax.evaluation import metrics
 from gtmm_jax.memory import derivatives
 from gtmm_jax.model import free_energy
 from gtmm_jax.problem import Problem
+from gtmm_jax.recipe import (
+  Average,
+  Recipe,
+  begin_average,
+  make_optimizer,
+  update_average,
+)
 
 Array = jax.Array
 
@@ -35,6 +42,7 @@ class TrainState(NamedTuple):
     params: the model's parameters.
     batch_stats: the model's running averages.
     optimizer: state of the optax transformation.
+    average: moving averages of params and batch_stats, empty without.
     failed_at: step whose bound or gradient was not finite, -1 if none. From it
       on the rest of the state stays as it was.
     totals: metrics of the training batches since they were last reset.
@@ -46,35 +54,15 @@ class TrainState(NamedTuple):
   params: Any
   batch_stats: Any
   optimizer: Any
+  average: Average
   failed_at: Array
   totals: metrics.Totals
   gradient_norm: Array
 
 
-def adam(
-  learning_rate: float, gradient_norm: float = 10.0
-) -> optax.GradientTransformation:
-  """Returns Adam (section 4.1) on gradients clipped to a global norm.
-
-  The paper names no clipping. A norm of 10 clips nearly every step, not only
-  outliers: gradients of the small preset have norms of some 300 to 1,300. Adam
-  ignores a constant factor, so that the clip makes all batches weigh the same.
-  """
-  chain = optax.chain(
-    optax.clip_by_global_norm(gradient_norm), optax.adam(learning_rate)
-  )
-
-  def update(gradients, state, params=None):
-    # optax raises a rate to a whole number, which strict promotion forbids.
-    with jax.numpy_dtype_promotion('standard'):
-      return chain.update(gradients, state, params)
-
-  return optax.GradientTransformation(chain.init, update)
-
-
 def init_state(
   problem: Problem,
-  optimizer: optax.GradientTransformation,
+  recipe: Recipe,
   key: Array,
   images: Any,
 ) -> TrainState:
@@ -82,7 +70,7 @@ def init_state(
 
   Args:
     problem: the model and its episodes.
-    optimizer: updates the parameters.
+    recipe: of the updates.
     key: the replica's key; step s of training folds in s, s >= 1.
     images: the second argument of `problem.sample`.
 
@@ -101,12 +89,13 @@ def init_state(
     episode.condition[0],
     noise[0],
   )
-  params = variables['params']
+  params, batch_stats = variables['params'], variables.get('batch_stats', {})
   return TrainState(
     step=jnp.int32(0),
     params=params,
-    batch_stats=variables.get('batch_stats', {}),
-    optimizer=optimizer.init(params),
+    batch_stats=batch_stats,
+    optimizer=make_optimizer(recipe).init(params),
+    average=begin_average(recipe, params, batch_stats),
     failed_at=jnp.int32(-1),
     totals=metrics.zeros(episode.frames.shape[0]),
     gradient_norm=jnp.float32(0),
@@ -141,7 +130,7 @@ def objective(
 
 def train_step(
   problem: Problem,
-  optimizer: optax.GradientTransformation,
+  recipe: Recipe,
   state: TrainState,
   key: Array,
   images: Any,
@@ -150,7 +139,7 @@ def train_step(
 
   Args:
     problem: the model and its episodes.
-    optimizer: updates the parameters.
+    recipe: of the updates.
     state: before the step.
     key: the replica's key, the same at every step.
     images: the second argument of `problem.sample`.
@@ -165,16 +154,20 @@ def train_step(
   (loss, inference), gradients = gradient(
     problem, state.params, state.batch_stats, episode, noise
   )
-  updates, optimizer_state = optimizer.update(
+  updates, optimizer_state = make_optimizer(recipe).update(
     gradients, state.optimizer, state.params
   )
+  params = optax.apply_updates(state.params, updates)
   norm = optax.tree.norm(gradients)
   is_finite = jnp.isfinite(loss) & jnp.isfinite(norm)
   has_failed = (state.failed_at >= 0) | ~is_finite
   updated = state._replace(
-    params=optax.apply_updates(state.params, updates),
+    params=params,
     batch_stats=inference.batch_stats,
     optimizer=optimizer_state,
+    average=update_average(
+      recipe, state.average, step, params, inference.batch_stats
+    ),
     totals=metrics.add(state.totals, inference.terms, episode.predictable),
     gradient_norm=state.gradient_norm + norm,
   )
@@ -186,6 +179,17 @@ def train_step(
       (state.failed_at < 0) & ~is_finite, step, state.failed_at
     ),
   )
+
+
+def last_iterate(state: TrainState) -> free_energy.Variables:
+  """Returns the model's variables as the latest step left them."""
+  return {'params': state.params, 'batch_stats': state.batch_stats}
+
+
+def evaluated(state: TrainState) -> free_energy.Variables:
+  """Returns the model's variables for evaluation: averages where kept."""
+  has_average = bool(jax.tree.leaves(state.average))
+  return state.average._asdict() if has_average else last_iterate(state)
 
 
 def reset_totals(state: TrainState) -> TrainState:

@@ -10,6 +10,7 @@ import pytest
 from gtmm_jax import presets, train
 from gtmm_jax.model import build
 from gtmm_jax.problem import Problem
+from gtmm_jax.recipe import Recipe
 from gtmm_jax.tasks import TASKS, frames, rooms
 from gtmm_jax.tasks.sources import glyphs
 from gtmm_jax.tasks.sources.dataset import Images
@@ -84,11 +85,11 @@ def _network(task, length, shape, model, preset):
 @functools.cache
 def _first_step(network, sample):
   """Returns (key, images) -> the states before and after a step, compiled."""
-  problem, optimizer = Problem(network, sample, _BATCH), train.adam(1e-3)
+  problem, recipe = Problem(network, sample, _BATCH), Recipe(1e-3)
 
   def run(key, images):
-    state = train.init_state(problem, optimizer, key, images)
-    return state, train.train_step(problem, optimizer, state, key, images)
+    state = train.init_state(problem, recipe, key, images)
+    return state, train.train_step(problem, recipe, state, key, images)
 
   return jax.jit(run)
 

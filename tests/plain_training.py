@@ -9,21 +9,76 @@ time step is another batch.
 from typing import Any, NamedTuple
 
 import jax
-import optax
+import jax.numpy as jnp
 
 from gtmm_jax.memory import derivatives
 from gtmm_jax.model.distributions import kl_divergence
 from gtmm_jax.problem import Problem
+from gtmm_jax.recipe import Recipe
 
 Array = jax.Array
 
 
 class State(NamedTuple):
-  """Parameters and optimiser; the running averages stay as they are."""
+  """What training changes; the running statistics stay as they are.
 
+  Attributes:
+    step: updates made.
+    params: the model's parameters.
+    batch_stats: its running statistics.
+    first: Adam's average of the gradient.
+    second: Adam's average of the squared gradient.
+    average: of the parameters.
+  """
+
+  step: Any
   params: Any
   batch_stats: Any
-  optimizer: Any
+  first: Any
+  second: Any
+  average: Any
+
+
+def begin(params: Any, batch_stats: Any) -> State:
+  """Returns the state before the first step."""
+  zeros = jax.tree.map(lambda leaf: 0 * leaf, params)
+  return State(0, params, batch_stats, zeros, zeros, params)
+
+
+def rate(recipe: Recipe, step: Any) -> Any:
+  """Returns the learning rate of a step, the first one being 1."""
+  highest, last = recipe.learning_rate, recipe.decay_steps
+  if last is None:
+    return highest
+  rise = step / max(1, recipe.warmup_steps)
+  fall = jnp.maximum(0, last + 1 - step) / (last - last // 3)
+  return highest * jnp.minimum(1, jnp.minimum(rise, fall))
+
+
+def update(recipe: Recipe, state: State, gradients: Any) -> State:
+  """Returns the state after clipping, Adam's update and averaging."""
+  step = state.step + 1
+  norm = jnp.sqrt(sum((g**2).sum() for g in jax.tree.leaves(gradients)))
+  most = recipe.gradient_norm
+  scale = 1.0 if most is None else jnp.minimum(1, most / norm)
+  decay = jnp.minimum(recipe.average, step / (step + 9))
+
+  def each(param, gradient, first, second, average):
+    gradient = scale * gradient
+    first = 0.9 * first + 0.1 * gradient
+    second = 0.999 * second + 0.001 * gradient**2
+    spread = jnp.sqrt(second / (1 - 0.999**step)) + 1e-8
+    mean = first / (1 - 0.9**step)
+    param = param - rate(recipe, step) * mean / spread
+    return param, first, second, decay * average + (1 - decay) * param
+
+  trees = state.params, gradients, state.first, state.second, state.average
+  leaves, structures = zip(*map(jax.tree.flatten, trees), strict=True)
+  columns = zip(*map(each, *leaves), strict=True)
+  params, *moments, average = (
+    jax.tree.unflatten(structures[0], column) for column in columns
+  )
+  return State(step, params, state.batch_stats, *moments, average)
 
 
 def negative_bound(
@@ -62,17 +117,13 @@ def negative_bound(
 
 
 def train_step(
-  problem: Problem,
-  optimizer: optax.GradientTransformation,
-  state: State,
-  key: Array,
-  images: Any,
+  problem: Problem, recipe: Recipe, state: State, key: Array, images: Any
 ) -> tuple[State, Array]:
   """Updates one replica; returns the state and the bound before it.
 
   Args:
     problem: what is trained.
-    optimizer: what updates the parameters.
+    recipe: of the updates.
     state: before the step.
     key: of this step.
     images: what `problem.sample` takes.
@@ -86,6 +137,4 @@ def train_step(
     episode.condition,
     noise,
   )
-  updates, moments = optimizer.update(gradients, state.optimizer, state.params)
-  params = optax.apply_updates(state.params, updates)
-  return State(params, state.batch_stats, moments), loss
+  return update(recipe, state, gradients), loss

@@ -10,6 +10,7 @@ import pytest
 from gtmm_jax import presets, replicas, train
 from gtmm_jax.model import build
 from gtmm_jax.problem import Problem
+from gtmm_jax.recipe import Recipe
 from gtmm_jax.tasks.recall import PerfectRecall
 from gtmm_jax.tasks.sources.dataset import Images
 
@@ -38,6 +39,9 @@ def _images():
   )
 
 
+_RECIPE = Recipe(1e-2, 'decay', 2, 9, gradient_norm=50.0, average=0.9)
+
+
 def _keys(count):
   return jax.vmap(lambda r: jax.random.fold_in(jax.random.key(3), r))(
     jnp.arange(count)
@@ -47,9 +51,9 @@ def _keys(count):
 @functools.cache
 def _programs(layout):
   """Compiles initialisation and training once for each layout."""
-  problem, optimizer = _problem(), train.adam(1e-2)
-  step = functools.partial(train.train_step, problem, optimizer)
-  initialise = functools.partial(train.init_state, problem, optimizer)
+  problem = _problem()
+  step = functools.partial(train.train_step, problem, _RECIPE)
+  initialise = functools.partial(train.init_state, problem, _RECIPE)
   return replicas.lift(layout, initialise, (0, None)), replicas.repeat(
     layout, step
   )
@@ -82,12 +86,12 @@ def _assert_same(got, wanted, rtol=0.0):
 @pytest.fixture(scope='module')
 def alone():
   """Trains four replicas, each by itself without lifting."""
-  problem, optimizer = _problem(), train.adam(1e-2)
+  problem = _problem()
   images = jax.tree.map(jnp.asarray, _images())
   states = []
-  step = jax.jit(functools.partial(train.train_step, problem, optimizer))
+  step = jax.jit(functools.partial(train.train_step, problem, _RECIPE))
   for key in _keys(4):
-    state = train.init_state(problem, optimizer, key, images)
+    state = train.init_state(problem, _RECIPE, key, images)
     for _ in range(3):
       state = step(state, key, images)
     states.append(state)
@@ -124,7 +128,7 @@ def test_portions_of_steps_change_no_bit():
 
 
 def test_pmap_of_vmap_equals_jit_of_vmap_with_a_sharded_replica_axis():
-  problem, optimizer = _problem(), train.adam(1e-2)
+  problem = _problem()
   mesh = jax.sharding.Mesh(np.array(jax.devices()[:4]), ('replica',))
   spec = jax.sharding.PartitionSpec
   split = jax.sharding.NamedSharding(mesh, spec('replica'))
@@ -134,8 +138,8 @@ def test_pmap_of_vmap_equals_jit_of_vmap_with_a_sharded_replica_axis():
   @jax.jit
   @functools.partial(jax.vmap, in_axes=(0, None))
   def sharded(key, images):
-    state = train.init_state(problem, optimizer, key, images)
-    step = functools.partial(train.train_step, problem, optimizer)
+    state = train.init_state(problem, _RECIPE, key, images)
+    step = functools.partial(train.train_step, problem, _RECIPE)
     return jax.lax.fori_loop(
       0, 3, lambda _, state: step(state, key, images), state
     )

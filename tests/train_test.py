@@ -8,7 +8,6 @@ from typing import get_args
 import jax
 import jax.numpy as jnp
 import numpy as np
-import optax
 import pytest
 from flax import linen as nn
 
@@ -19,6 +18,7 @@ from gtmm_jax.memory.scan import Recompute
 from gtmm_jax.model import build
 from gtmm_jax.model.distributions import Bernoulli, kl_divergence
 from gtmm_jax.problem import Problem
+from gtmm_jax.recipe import Recipe, make_optimizer
 from gtmm_jax.tasks.recall import PerfectRecall
 from gtmm_jax.tasks.sources.dataset import Images
 
@@ -62,9 +62,14 @@ _PROBLEM = Problem(
 _KEY = jax.random.fold_in(jax.random.key(7), 0)
 
 
-# Plain enough to be written once more by hand.
-_OPTIMIZER = optax.chain(
-  optax.clip_by_global_norm(10.0), optax.sgd(0.02, momentum=0.9)
+# Within five steps the rate rises, stays and falls.
+_RECIPE = Recipe(
+  learning_rate=0.01,
+  schedule='decay',
+  warmup_steps=2,
+  decay_steps=9,
+  gradient_norm=200.0,
+  average=0.3,
 )
 _draw = jax.jit(_PROBLEM.draw)
 _objective = jax.jit(functools.partial(train.objective, _PROBLEM))
@@ -73,8 +78,8 @@ _objective = jax.jit(functools.partial(train.objective, _PROBLEM))
 @functools.cache
 def _compiled():
   """Returns a fresh state and the compiled step."""
-  init = jax.jit(functools.partial(train.init_state, _PROBLEM, _OPTIMIZER))
-  step = jax.jit(functools.partial(train.train_step, _PROBLEM, _OPTIMIZER))
+  init = jax.jit(functools.partial(train.init_state, _PROBLEM, _RECIPE))
+  step = jax.jit(functools.partial(train.train_step, _PROBLEM, _RECIPE))
   return init(_KEY, _IMAGES), step
 
 
@@ -102,7 +107,8 @@ def test_fresh_state():
   assert state.step.dtype == state.failed_at.dtype == jnp.int32
   assert _same(state.totals, metrics.zeros(_TASK.length))
   assert set(state.batch_stats) == {'posterior_variance'}
-  assert _same(state.optimizer, _OPTIMIZER.init(state.params))
+  assert _same(state.optimizer, make_optimizer(_RECIPE).init(state.params))
+  assert _same(state.average, (state.params, state.batch_stats))
 
 
 def test_batch_is_of_independent_episodes():
@@ -135,7 +141,7 @@ def test_bound_rises():
   assert np.mean(losses[-5:]) < 0.8 * np.mean(losses[:5])
 
 
-def test_step_is_the_optimiser_applied_to_the_gradient_of_a_plain_loop():
+def test_steps_are_the_recipe_applied_to_gradients_of_a_plain_loop():
   start, step = _compiled()
   model = _PROBLEM.model
 
@@ -156,36 +162,46 @@ def test_step_is_the_optimiser_applied_to_the_gradient_of_a_plain_loop():
 
     return jax.grad(loss)(params)
 
-  state, params, norms = start, start.params, 0.0
-  velocity = jax.tree.map(jnp.zeros_like, params)
-  for number in (1, 2, 3):
+  state, norms, is_clipped = start, 0.0, []
+  plain = plain_training.begin(start.params, start.batch_stats)
+  for number in range(1, 6):
     drawn = _draw(jax.random.fold_in(_KEY, number), _IMAGES)
-    gradients = gradient(params, state.batch_stats, *drawn)
+    gradients = gradient(plain.params, state.batch_stats, *drawn)
     norm = np.sqrt(sum(np.sum(g**2) for g in jax.tree.leaves(gradients)))
     norms += norm
-    shrunk = min(1.0, 10.0 / norm)
-    velocity = jax.tree.map(
-      lambda v, g, by=shrunk: 0.9 * v + by * g, velocity, gradients
-    )
-    params = jax.tree.map(lambda p, v: p - 0.02 * v, params, velocity)
+    is_clipped.append(norm > _RECIPE.gradient_norm)
+    plain = plain_training.update(_RECIPE, plain, gradients)
+    before = state
     state = step(state, _KEY, _IMAGES)
     assert state.step == number
-    _close(state.params, params, rtol=1e-3, atol=1e-5)
-    # Of gradients as they are, which are longer than what is clipped.
-    assert norm > 10
-    np.testing.assert_allclose(state.gradient_norm, norms, rtol=1e-4)
+    _close(state.params, plain.params, rtol=1e-3, atol=1e-4)
+    _close(state.average.params, plain.average, rtol=1e-3, atol=1e-4)
+    decay = min(0.3, number / (number + 9))
+    _close(
+      state.average.batch_stats,
+      jax.tree.map(
+        lambda old, new, decay=decay: decay * old + (1 - decay) * new,
+        before.average.batch_stats,
+        state.batch_stats,
+      ),
+      rtol=1e-6,
+    )
+    # Of gradients before clipping.
+    np.testing.assert_allclose(state.gradient_norm, norms, rtol=1e-3)
+  assert {*is_clipped} == {True, False}
   assert _all_differ(start.params, state.params)
   assert _all_differ(start.batch_stats, state.batch_stats)
+  assert _all_differ(state.average, (state.params, state.batch_stats))
 
 
 def test_steps_are_those_of_a_plain_training_step():
   model = _PROBLEM.model.clone(store='sample')
   problem = dataclasses.replace(_PROBLEM, model=model)
-  step = jax.jit(functools.partial(train.train_step, problem, _OPTIMIZER))
-  state = train.init_state(problem, _OPTIMIZER, _KEY, _IMAGES)
-  plain = plain_training.State(state.params, state.batch_stats, state.optimizer)
+  step = jax.jit(functools.partial(train.train_step, problem, _RECIPE))
+  state = train.init_state(problem, _RECIPE, _KEY, _IMAGES)
+  plain = plain_training.begin(state.params, state.batch_stats)
   plain_step = jax.jit(
-    functools.partial(plain_training.train_step, problem, _OPTIMIZER)
+    functools.partial(plain_training.train_step, problem, _RECIPE)
   )
   for number in (1, 2):
     before = float(state.totals.kl.sum() - state.totals.log_likelihood.sum())
@@ -194,7 +210,8 @@ def test_steps_are_those_of_a_plain_training_step():
     key = jax.random.fold_in(_KEY, number)
     plain, loss = plain_step(plain, key, _IMAGES)
     assert float(loss) == pytest.approx(after - before, rel=1e-5)
-    _close(plain.params, state.params, rtol=1e-4, atol=1e-6)
+    _close(plain.params, state.params, rtol=1e-4, atol=1e-4)
+    _close(plain.average, state.average.params, rtol=1e-4, atol=1e-4)
 
 
 def test_objective_is_the_mean_over_the_batch_of_the_bound():
@@ -207,47 +224,6 @@ def test_objective_is_the_mean_over_the_batch_of_the_bound():
   np.testing.assert_allclose(loss, expected, rtol=1e-5)
   # A training pass: it moves the running averages.
   assert _all_differ(state.batch_stats, inference.batch_stats)
-
-
-@pytest.mark.parametrize('norm', [1.0, 10.0])
-def test_adam_is_adam_on_clipped_gradients(norm):
-  rate, rng = 0.01, np.random.default_rng(1)
-  params = {'a': rng.normal(size=3), 'b': rng.normal(size=(2, 2))}
-  params_t = jax.tree.map(jnp.float32, params)
-  first = {key: np.zeros_like(value) for key, value in params.items()}
-  second = {key: np.zeros_like(value) for key, value in params.items()}
-  optimizer = train.adam(rate, norm)
-  state = optimizer.init(params_t)
-  for number in range(1, 6):
-    # Norms from far below to far above what is allowed.
-    size = 10.0 ** (number - 3)
-    gradients = jax.tree.map(
-      lambda p, s=size: s * rng.normal(size=p.shape), params
-    )
-    updates, state = optimizer.update(
-      jax.tree.map(jnp.float32, gradients), state, params_t
-    )
-    params_t = optax.apply_updates(params_t, updates)
-    length = np.sqrt(sum((g**2).sum() for g in gradients.values()))
-    for key, raw in gradients.items():
-      g = raw * min(1.0, norm / length)
-      first[key] = 0.9 * first[key] + 0.1 * g
-      second[key] = 0.999 * second[key] + 0.001 * g**2
-      mean = first[key] / (1 - 0.9**number)
-      scale = np.sqrt(second[key] / (1 - 0.999**number)) + 1e-8
-      params[key] = params[key] - rate * mean / scale
-    _close(params_t, params, rtol=1e-4)
-
-
-def test_gradient_norm_is_ten_unless_said():
-  gradients = {'a': jnp.array([30.0, 40.0])}
-  states = [
-    optimizer.update(gradients, optimizer.init(gradients), gradients)[1]
-    for optimizer in (train.adam(0.1), train.adam(0.1, 10.0))
-  ]
-  assert _same(*states)
-  mean = optax.tree.get(states[0], 'mu')['a']
-  np.testing.assert_allclose(mean, [0.6, 0.8], rtol=1e-5)
 
 
 def test_step_that_is_not_finite_is_marked_and_changes_nothing():
@@ -290,7 +266,7 @@ def test_gradient_that_is_not_finite_fails_though_the_bound_is():
   model = build.temporal_vae('vrnn', _TINY, (8, 8, 1), _TASK.length)
   problem = Problem(model.clone(observation_map=_Kink()), _sample, _BATCH)
   shapes = jax.eval_shape(
-    lambda: train.init_state(problem, _OPTIMIZER, _KEY, _IMAGES)
+    lambda: train.init_state(problem, _RECIPE, _KEY, _IMAGES)
   )
   start = jax.tree.map(lambda leaf: np.zeros(leaf.shape, leaf.dtype), shapes)
   start = start._replace(failed_at=np.int32(-1))
@@ -298,7 +274,7 @@ def test_gradient_that_is_not_finite_fails_though_the_bound_is():
     start.params, start.batch_stats, *_draw(_KEY, _IMAGES)
   )
   assert np.isfinite(loss)
-  state = jax.jit(functools.partial(train.train_step, problem, _OPTIMIZER))(
+  state = jax.jit(functools.partial(train.train_step, problem, _RECIPE))(
     start, _KEY, _IMAGES
   )
   assert _same(state, start._replace(step=1, failed_at=1))
@@ -321,9 +297,8 @@ def test_run_is_a_function_of_seed_replica_and_step():
 
 
 def test_initial_parameters_depend_on_the_replica():
-  optimizer = optax.sgd(0.1)
   init = jax.jit(
-    lambda key: train.init_state(_PROBLEM, optimizer, key, _IMAGES).params
+    lambda key: train.init_state(_PROBLEM, _RECIPE, key, _IMAGES).params
   )
   one, again = init(_KEY), init(_KEY)
   other = init(jax.random.fold_in(jax.random.key(7), 1))

@@ -11,11 +11,11 @@ import jax
 import jax.numpy as jnp
 import optax
 
-from gtmm_jax import train
 from gtmm_jax.memory import derivatives
 from gtmm_jax.model import build
 from gtmm_jax.model.distributions import kl_divergence
 from gtmm_jax.model.temporal_vae import TemporalVAE
+from gtmm_jax.recipe import Recipe, make_optimizer
 
 Array = jax.Array
 
@@ -91,7 +91,7 @@ def compiled_step(
   variables = build.variable_shapes(model, frame_shape, condition_size)
   state = jax.eval_shape(begin, variables, *episode[:2])
   params = variables.pop('params')
-  optimizer = train.adam(1e-3)
+  optimizer = make_optimizer(Recipe(learning_rate=1e-3))
   moments = jax.eval_shape(optimizer.init, params)
 
   def update(params, moments, state, others, *episode):

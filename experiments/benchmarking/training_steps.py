@@ -126,12 +126,11 @@ def _cost(
 
 def _temporary_bytes(run: Run) -> int | None:
   """Compiles one replica's step; returns its bytes of temporary memory."""
-  optimizer = train.adam(run.settings.learning_rate, run.preset.gradient_norm)
   arguments = replica_keys(run.settings)[0], own_frames.first(run.images)
   state = jax.eval_shape(
-    functools.partial(train.init_state, run.problem, optimizer), *arguments
+    functools.partial(train.init_state, run.problem, run.recipe), *arguments
   )
-  step = functools.partial(train.train_step, run.problem, optimizer)
+  step = functools.partial(train.train_step, run.problem, run.recipe)
   lowered = jax.jit(step, donate_argnums=0).lower(state, *arguments)
   compiled = flops.compile_soon(lowered, run.layout.devices[0].platform)
   # Devices that do not tell have no such analysis.

@@ -16,6 +16,7 @@ from gtmm_jax.evaluation import (
   metrics,
   retrieval,
 )
+from gtmm_jax.model import free_energy
 from gtmm_jax.process import jax_settings
 from gtmm_jax.runs.run import Run, replica_keys
 from gtmm_jax.tasks.sources.dataset import Dataset
@@ -45,6 +46,8 @@ _AT_THE_END = (
   'entropy_floor',
   'predictable',
 )
+# Metrics of the parameters without their average, at the end.
+_OF_LAST_ITERATE = ('negative_bound', 'kl_new', 'kl_predictable')
 
 
 class AtTheEnd(NamedTuple):
@@ -80,11 +83,16 @@ class Evaluation:
       state: of all replicas, on the devices; it is not changed.
     """
     settings = self._run.settings
-    values, frames = self._evaluate(
-      state, replica_keys(settings), settings.evaluation_episodes
-    )
+    sample = replica_keys(settings), settings.evaluation_episodes
+    values, frames = self._evaluate(state, train.evaluated(state), *sample)
     quantiles = episodes.quantiles(frames)
-    return AtTheEnd({**values, 'quantiles': quantiles}, frames)
+    last = None
+    if settings.average:
+      last, _ = self._evaluate(state, train.last_iterate(state), *sample)
+      last = {name: last[name] for name in _OF_LAST_ITERATE}
+    return AtTheEnd(
+      {**values, 'quantiles': quantiles, 'last_iterate': last}, frames
+    )
 
   def on_the_way(self, state: train.TrainState) -> dict[str, Any]:
     """Returns `held_out` of a line of `metrics.jsonl`.
@@ -103,6 +111,7 @@ class Evaluation:
     fold = functools.partial(jax.random.fold_in, data=folds.HELD_OUT)
     values, _ = self._evaluate(
       state,
+      train.evaluated(state),
       jax.vmap(fold)(replica_keys(settings)),
       min(settings.evaluation_episodes, _ON_THE_WAY),
     )
@@ -113,13 +122,16 @@ class Evaluation:
     }
 
   def _evaluate(
-    self, state: train.TrainState, keys: jax.Array, count: int
+    self,
+    state: train.TrainState,
+    variables: free_energy.Variables,
+    keys: jax.Array,
+    count: int,
   ) -> tuple[dict[str, Any], episodes.EpisodeValues]:
     """Evaluates on `count` episodes, rounded up to whole batches."""
     run = self._run
     params, accuracy = self._fit_classifier()
     batches = -(-count // run.settings.batch_size)
-    variables = {'params': state.params, 'batch_stats': state.batch_stats}
     sums, portions = self._add_batches(
       (variables, replicas.scatter(run.layout, keys)),
       replicas.broadcast(run.layout, (run.images.held_out, params)),

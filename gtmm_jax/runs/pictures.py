@@ -84,7 +84,7 @@ def _subject(
   replica = int(np.argmax(failed_at < 0))
   variables = jax.tree.map(
     lambda leaf: replicas.gather(leaf)[replica],
-    {'params': state.params, 'batch_stats': state.batch_stats},
+    train.evaluated(state),
   )
   key = jax.random.fold_in(replica_keys(run.settings)[replica], folds.DRAWING)
   return variables, key, run.images.held_out

@@ -11,8 +11,10 @@ from gtmm_jax.model import build
 from gtmm_jax.model.temporal_vae import TemporalVAE
 from gtmm_jax.problem import Problem
 from gtmm_jax.process import command, jax_settings, places, provenance
+from gtmm_jax.recipe import Recipe
 from gtmm_jax.runs import (
   contracts,
+  horizon,
   own_frames,
   resolve,
   room,
@@ -64,6 +66,10 @@ def prepare(
     kinds,
   )
   workdir = workdirs.locate(settings) if has_workdir else None
+  preset = resolve.sized(settings, kinds)
+  settings = horizon.resolve(
+    settings, preset.warmup_steps, workdir and workdirs.horizon(workdir)
+  )
   task = resolve.make_task(settings, header, kinds)
   if header:
     # Reads a large file only if everything else is right.
@@ -72,7 +78,6 @@ def prepare(
   if settings.task not in BUILT_IN.tasks:
     contracts.require_episode(settings.task, task, loaded.training)
   model = _make_model(settings, task, loaded.training.shape, kinds)
-  preset = resolve.sized(settings, kinds)
   layout = replicas.plan(settings.replicas, preset.networks != 'dense')
   room.require_for_run(settings, task.length, model, loaded, layout)
   run = Run(
@@ -84,6 +89,14 @@ def prepare(
     preset=preset,
     problem=Problem(
       model, task.sample, settings.batch_size, settings.recompute
+    ),
+    recipe=Recipe(
+      settings.learning_rate,
+      settings.schedule,
+      settings.warmup_steps,
+      settings.decay_steps,
+      preset.gradient_norm,
+      settings.average,
     ),
     layout=layout,
     config=_config(settings, loaded, preset, model.core, layout, kinds),

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from gtmm_jax import checkpoints, records, replicas, train
+from gtmm_jax.recipe import rate_at
 from gtmm_jax.runs import held_out, own_frames, progress
 from gtmm_jax.runs.run import Run
 from gtmm_jax.runs.settings import Settings
@@ -66,7 +67,11 @@ class Reports:
     """
     settings = self._run.settings
     speed = self._steps / self._spent if self._steps else None
-    line = _line(settings, state, speed)
+    line = {
+      'learning_rate': float(f'{rate_at(self._run.recipe, step):.6g}'),
+      'steps_per_second': speed and float(f'{speed:.4g}'),
+      **_means(state),
+    }
     # An evaluation says nothing where all replicas failed.
     is_one_left = None in list(line['failed_at'])
     if is_one_left and _is_evaluated(settings, step):
@@ -105,22 +110,10 @@ def step_of(state: train.TrainState) -> int:
   return int(replicas.gather(state.step)[0])
 
 
-def _line(
-  settings: Settings, state: train.TrainState, speed: float | None
-) -> dict[str, Any]:
-  """Returns the values of a line of the records.
-
-  Args:
-    settings: of the run.
-    state: of all replicas, on the devices.
-    speed: steps a second, None where none was timed.
-  """
+def _means(state: train.TrainState) -> dict[str, Any]:
+  """Returns means over the batches of all replicas, which are on devices."""
   sums = (state.totals, state.gradient_norm, state.failed_at)
-  return {
-    'learning_rate': settings.learning_rate,
-    'steps_per_second': speed and float(f'{speed:.4g}'),
-    **train.means(*replicas.gather(sums)),
-  }
+  return train.means(*replicas.gather(sums))
 
 
 def _is_evaluated(settings: Settings, step: int) -> bool:

@@ -45,7 +45,6 @@ def resolve(
     options=_options(settings, kinds),
   )
   length = make_task(settings, header, kinds).length
-  rate = presets.for_model(chosen, 'learning_rate', settings.model)
   task = kinds.tasks[settings.task]
   defaults = {
     'steps': chosen.steps.get(settings.task, kinds_module.steps(task)),
@@ -54,8 +53,12 @@ def resolve(
     'store': presets.for_model(chosen, 'store', settings.model),
     'report_every': chosen.report_every,
     'learning_rate': (
-      chosen.long_learning_rate if length > _LONG_EPISODE else rate
+      chosen.long_learning_rate
+      if length > _LONG_EPISODE
+      else chosen.learning_rate
     ),
+    'schedule': chosen.schedule,
+    'average': chosen.average,
   }
   return dataclasses.replace(
     settings,
@@ -132,10 +135,12 @@ def check(settings: Settings, kinds: Kinds = BUILT_IN) -> None:
   for name, value in settings.episode.items():
     if value > LARGEST:
       raise ValueError(f'--{name} is {value}; it must be at most {LARGEST}.')
-  # NaN fails this test, too.
-  rate = settings.learning_rate
+  # NaN fails these tests, too.
+  rate, average = settings.learning_rate, settings.average
   if rate is not None and not 0 < rate < 1:
     raise ValueError(f'--learning_rate is {rate}; it must be between 0 and 1.')
+  if average is not None and not 0 <= average < 1:
+    raise ValueError(f'--average is {average}; it must be from 0 to below 1.')
 
 
 def _episode(

@@ -1,7 +1,6 @@
 """Restores a run: its latest checkpoint, and records that match it."""
 
 import pathlib
-from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -57,9 +56,9 @@ def restore(
       expected = history.guess_expected(lines, report_every, step)
     return history.compare(lines, expected, step)
 
-  restored = _latest(
+  restored = checkpoints.restore_latest(
     directory, template, lambda *at: not compare(*at).missing
-  ) or _latest(directory, template)
+  ) or checkpoints.restore_latest(directory, template)
   if restored is None:
     records.drop_metrics_after(workdir, 0)
     return Start(None, 0.0)
@@ -78,27 +77,6 @@ def restore(
   return Start(
     restored.tree, restored.notes.get('seconds', max(times, default=0.0))
   )
-
-
-def _latest(
-  directory: checkpoints.Directory, template: TrainState, *is_wanted: Callable
-) -> checkpoints.Restored | None:
-  """Returns the latest checkpoint, also of runs without gradient norms."""
-  try:
-    return checkpoints.restore_latest(directory, template, *is_wanted)
-  except checkpoints.CheckpointMismatch as mismatch:
-    older = template._asdict()
-    norms = older.pop('gradient_norm')
-    try:
-      restored = checkpoints.restore_latest(directory, older, *is_wanted)
-    except checkpoints.CheckpointMismatch:
-      raise mismatch from None
-    if restored is None:
-      return None
-    # They were saved after reports, when sums are zero.
-    zeros = np.zeros(norms.shape, norms.dtype)
-    state = type(template)(**restored.tree, gradient_norm=zeros)
-    return restored._replace(tree=state)
 
 
 def _print_skipped(restored: checkpoints.Restored, console: Console) -> None:

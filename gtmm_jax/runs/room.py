@@ -14,6 +14,7 @@ from gtmm_jax.tasks.sources.dataset import Dataset
 
 # Frames and their reconstructions are float32.
 _COPIES, _BYTES = 2, 4
+# Parameters, their gradients and Adam's two averages.
 _COPIES_OF_PARAMETERS = 4
 
 
@@ -46,8 +47,9 @@ def require_for_run(
   shape = images.training.shape[-3:]
   state = [carry]
   if settings.sizes:
-    # Presets fit. Gradients and Adam's two averages are as many.
-    state += _COPIES_OF_PARAMETERS * [build.variable_shapes(model, shape)]
+    # Presets fit. The moving average is one more copy.
+    copies = _COPIES_OF_PARAMETERS + bool(settings.average)
+    state += copies * [build.variable_shapes(model, shape)]
   require_for_training(layout, batch, length, shape, cells, state)
 
 

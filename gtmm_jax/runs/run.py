@@ -11,6 +11,7 @@ import jax.numpy as jnp
 from gtmm_jax import presets, replicas
 from gtmm_jax.problem import Problem
 from gtmm_jax.process import jax_settings
+from gtmm_jax.recipe import Recipe
 from gtmm_jax.runs.settings import Settings
 from gtmm_jax.tasks.sources.dataset import Dataset
 
@@ -27,6 +28,7 @@ class Run:
     more_images: a sentence on the limits of bundled data, if any.
     preset: sizes of the networks.
     problem: the problem that each replica trains on.
+    recipe: of the updates.
     layout: of replicas on devices.
     config: content of `config.json`.
     why: the reason for the preset.
@@ -39,6 +41,7 @@ class Run:
   more_images: str
   preset: presets.Preset
   problem: Problem
+  recipe: Recipe
   layout: replicas.Layout
   config: dict[str, Any]
   why: str

@@ -15,6 +15,7 @@ from typing import Any, NamedTuple, get_args
 from gtmm_jax import folds, presets
 from gtmm_jax.memory.scan import Recompute
 from gtmm_jax.model.temporal_vae import Store
+from gtmm_jax.recipe import Schedule
 
 # On the CPU each replica has its own device.
 MOST_REPLICAS = 1024
@@ -149,7 +150,30 @@ class Settings:
     'Steps between two lines of metrics.jsonl, each with a checkpoint, >= 1.',
     least=1,
   )
-  learning_rate: float | None = _setting("Adam's rate, above 0 and below 1.")
+  learning_rate: float | None = _setting(
+    "Adam's rate, above 0 and below 1; with --schedule=decay its largest."
+  )
+  schedule: str | None = _setting(
+    'Schedule of the learning rate: decay (rises over --warmup_steps, stays '
+    'for the first third of --decay_steps, and falls linearly to 0 at their '
+    'end) or constant, which more --steps can continue at any time.',
+    choices=get_args(Schedule),
+  )
+  warmup_steps: int | None = _setting(
+    'Steps over which the learning rate rises linearly, from 0 to a third of '
+    '--decay_steps, and that third if the default is more.',
+    least=0,
+  )
+  decay_steps: int | None = _setting(
+    'Steps after which the learning rate is 0, at least --steps. Default: '
+    "--steps of the workdir's first call.",
+    least=1,
+  )
+  average: float | None = _setting(
+    'Decay in a step of the exponential moving average of the parameters and '
+    'running statistics, which is what is evaluated; from 0 (no average) to '
+    'below 1.'
+  )
   seed: int = _setting(
     'Seed of the run, 0 to 2^32 - 1; replica r uses (seed, r).',
     0,

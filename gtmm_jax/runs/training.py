@@ -47,13 +47,12 @@ class Programs(NamedTuple):
 
 def make_programs(run: Run) -> Programs:
   """Makes the programs of a run; compiles nothing."""
-  settings, layout, problem = run.settings, run.layout, run.problem
-  optimizer = train.adam(settings.learning_rate, run.preset.gradient_norm)
-  keys = replicas.scatter(layout, replica_keys(settings))
-  initialise = functools.partial(train.init_state, problem, optimizer)
+  layout, problem, recipe = run.layout, run.problem, run.recipe
+  keys = replicas.scatter(layout, replica_keys(run.settings))
+  initialise = functools.partial(train.init_state, problem, recipe)
   start = replicas.lift(layout, initialise, (0, None))
   advance = replicas.repeat(
-    layout, functools.partial(train.train_step, problem, optimizer)
+    layout, functools.partial(train.train_step, problem, recipe)
   )
   return Programs(
     keys,

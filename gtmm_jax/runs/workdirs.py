@@ -13,6 +13,13 @@ from gtmm_jax.runs.settings import Settings, may_differ
 
 # Options that config.json of earlier versions has for every core.
 _ONCE_OF_ALL = ('order', 'top_k', 'nearest', 'without')
+# Training of workdirs from before there were these settings.
+_BEFORE = {
+  'schedule': 'constant',
+  'warmup_steps': 0,
+  'decay_steps': None,
+  'average': 0.0,
+}
 # Begins the line on a folder that another program has locked.
 TAKEN = 'Another program runs in'
 
@@ -81,9 +88,28 @@ def require(workdir: pathlib.Path, steps: int, new: dict[str, Any]) -> None:
     may_differ(new['settings']['device_megabytes'] is not None),
     jax_settings.remedies(was),
   )
+  horizon_now = new['settings'].get('decay_steps')
+  if horizon_now is not None and steps > horizon_now:
+    raise ValueError(
+      f'--steps={steps} is more than the {horizon_now} steps over which the '
+      f'learning rate of {workdir} falls to 0; name another --workdir, where '
+      f'a run with --schedule=constant can go on to any --steps.'
+    )
   reported = [line['step'] for line in records.read_metrics(workdir)]
   if reported and max(reported) > steps:
     raise ValueError(_trained_further(workdir, max(reported), steps))
+
+
+def horizon(workdir: pathlib.Path) -> int | None:
+  """Returns `decay_steps` of the run in a folder, None if it has none.
+
+  Raises:
+    ValueError: config.json is damaged.
+  """
+  config = records.read_config(workdir) or {}
+  settings = config.get('settings')
+  recorded = settings.get('decay_steps') if isinstance(settings, dict) else None
+  return recorded if isinstance(recorded, int) else None
 
 
 def _comparable(
@@ -99,7 +125,7 @@ def _comparable(
     new: content of `config.json` with the new settings.
   """
   now = jax_settings.BEFORE | new['settings']
-  was = new['option_defaults'] | jax_settings.BEFORE | old
+  was = new['option_defaults'] | jax_settings.BEFORE | _BEFORE | old
   foreign = {*_ONCE_OF_ALL} - {*now}
   # A task's sizes are None for other tasks, or missing if the program has none.
   names = [name for name in {**was, **now} if name not in foreign]

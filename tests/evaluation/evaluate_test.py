@@ -11,6 +11,7 @@ from gtmm_jax import folds, presets, train
 from gtmm_jax.evaluation import evaluate, metrics, retrieval
 from gtmm_jax.model import build, free_energy
 from gtmm_jax.problem import Problem
+from gtmm_jax.recipe import Recipe
 from gtmm_jax.tasks.recall import PerfectRecall
 from gtmm_jax.tasks.sources.dataset import Images
 
@@ -64,7 +65,7 @@ def _case():
   )
   problem = Problem(model, task.sample, _BATCH)
   shapes = jax.eval_shape(
-    lambda: train.init_state(problem, train.adam(0.1), _KEY, _images())
+    lambda: train.init_state(problem, Recipe(0.1), _KEY, _images())
   )
   rng = np.random.default_rng(1)
   variables = jax.tree.map(

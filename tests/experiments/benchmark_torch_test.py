@@ -1,5 +1,6 @@
 """The same model in PyTorch, and the times of its training steps."""
 
+import dataclasses
 import functools
 import json
 import sys
@@ -16,6 +17,7 @@ from benchmarking.pytorch import conversion, twin
 from gtmm_jax import presets, train
 from gtmm_jax.model import build
 from gtmm_jax.problem import Problem
+from gtmm_jax.recipe import Recipe, make_optimizer
 
 # More frames than slots: the oldest latent goes.
 _FRAMES, _SLOTS, _BATCH, _CONDITION = 5, 3, 2, 2
@@ -126,10 +128,12 @@ def test_bound_and_each_gradient_are_those_of_jax(
 def test_adam_takes_clipped_gradients_to_the_same_parameters(training):
   with jax.enable_x64(True):
     case, noise, value_and_gradients = _pair(training, 'vrnn', 'small', 'age')
+    preset = dataclasses.replace(case.preset, gradient_norm=10.0)
+    case = case._replace(preset=preset)
     model = training.build(case)
     update = training.updater(case, model)
-    optimizer = train.adam(
-      case.preset.learning_rate[case.model], case.preset.gradient_norm
+    optimizer = make_optimizer(
+      Recipe(preset.learning_rate, gradient_norm=preset.gradient_norm)
     )
 
     @jax.jit
@@ -144,7 +148,7 @@ def test_adam_takes_clipped_gradients_to_the_same_parameters(training):
     for each in (noise, -noise):
       _, gradients = value_and_gradients(parameters, each)
       parameters, state, norm = advance(parameters, state, gradients)
-      assert norm > case.preset.gradient_norm
+      assert norm > preset.gradient_norm
       update(training.torch.from_numpy(each))
   jax.tree.map(
     # A step moves each by about a thousandth.

@@ -16,7 +16,7 @@ _SHAPE = (28, 28, 1)
 def test_the_paper_preset_is_the_papers(preset):
   """Pins the sizes of Gemici et al. 2017, section 4.1, and those we chose."""
   everyone = set(presets.MODELS)
-  assert preset.learning_rate == dict.fromkeys(everyone, 1e-3)
+  assert preset.learning_rate == 1e-3
   assert preset.long_learning_rate == 1e-4
   assert (preset.batch_size, preset.replicas) == (10, 20)
   assert preset.read_heads == 5
@@ -25,7 +25,9 @@ def test_the_paper_preset_is_the_papers(preset):
   assert preset.networks == ('digit' if is_grey else 'colour')
   assert preset.store == dict.fromkeys(everyone, 'sample')
   assert preset.lru_strength == 'none'
-  assert preset.gradient_norm == 10
+  assert preset.gradient_norm is None
+  assert (preset.schedule, preset.warmup_steps) == ('constant', 0)
+  assert preset.average == 0
   assert set(preset.steps.values()) == {100_000}
   for task, sizes in preset.episodes.items():
     if task == 'navigation':

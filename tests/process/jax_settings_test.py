@@ -23,6 +23,7 @@ from gtmm_jax import presets, records, train
 from gtmm_jax.evaluation import classifier, evaluate
 from gtmm_jax.memory import contract
 from gtmm_jax.problem import Problem
+from gtmm_jax.recipe import Recipe
 from gtmm_jax.tasks import TASKS
 
 _SETTINGS = {
@@ -148,9 +149,9 @@ def test_episodes_stay_single(name, names):
 
 def trained_and_evaluated(problem, task, key, images):
   """States before and after a step, and sums of an evaluation with dreams."""
-  optimizer = train.adam(1e-3)
-  before = train.init_state(problem, optimizer, key, images)
-  after = train.train_step(problem, optimizer, before, key, images)
+  recipe = Recipe(1e-3, 'decay', 2, 9, gradient_norm=50.0, average=0.9)
+  before = train.init_state(problem, recipe, key, images)
+  after = train.train_step(problem, recipe, before, key, images)
   sums = evaluate.evaluate_batch(
     evaluate.Protocol(problem, task.prefix, task.asks, binarize=True),
     state=evaluate.zeros(task.length, _BATCH, 2),

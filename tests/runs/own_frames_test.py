@@ -334,7 +334,7 @@ def test_other_episodes_do_not_go_on_in_the_same_folder(
     _prepare(windowed, other, steps=6, device_megabytes=_ROOM)
   # The same ones do, from wherever they are read.
   moved = shutil.copy(colour, tmp_path / 'moved.npz')
-  _prepare(windowed, moved, steps=8, device_megabytes=_ROOM)
+  _prepare(windowed, moved, steps=6, device_megabytes=_ROOM)
 
 
 def test_reports_may_come_as_they_like_without_windows(tmp_path, colour):
@@ -366,7 +366,7 @@ def test_networks_are_those_of_grey_or_colour_frames(
     tmp_path, file, preset=preset, steps=None, store=None, learning_rate=None
   ).settings
   assert settings.store == run.preset.store[settings.model]
-  assert settings.learning_rate == run.preset.learning_rate[settings.model]
+  assert settings.learning_rate == run.preset.learning_rate
   steps = settings.steps
   assert steps == {'small': 5_000, 'paper': 100_000}[preset]
 

@@ -40,7 +40,7 @@ def _prepare(workdir, own=OWN, **changes):
 
 def test_a_run_of_ones_own_trains_records_and_goes_on(tmp_path):
   changes = {'set': ('decay=0.8', 'latent_size=8'), 'pre_recall': 3}
-  session.complete(_prepare(tmp_path, steps=2, **changes))
+  session.complete(_prepare(tmp_path, steps=2, decay_steps=4, **changes))
   run = _prepare(tmp_path, steps=4, **changes)
   session.complete(run)
   settings = records.read_config(tmp_path)['settings']

@@ -19,6 +19,7 @@ from gtmm_jax.memory.lru import LRU
 from gtmm_jax.memory.ntm import NTM
 from gtmm_jax.model import build, free_energy
 from gtmm_jax.problem import Problem
+from gtmm_jax.recipe import Recipe
 from gtmm_jax.runs import memory_panels, pictures, workdirs
 from gtmm_jax.runs.run import replica_keys
 from gtmm_jax.tasks.frames import Frames, OwnFrames
@@ -200,7 +201,7 @@ def test_the_memory_that_is_drawn_is_that_of_the_first_episode_drawn():
   images = Images(pixels, np.zeros(12, np.int32))
   key = jax.random.key(4)
   state = jax.jit(
-    lambda key: train.init_state(problem, train.adam(0.1), key, images)
+    lambda key: train.init_state(problem, Recipe(0.1), key, images)
   )(key)
   variables = {'params': state.params, 'batch_stats': {}}
   drawn = (variables, key, images)

@@ -27,6 +27,7 @@ from gtmm_jax import checkpoints, presets, records, train
 from gtmm_jax.evaluation import classifier
 from gtmm_jax.problem import Problem
 from gtmm_jax.process import command, jax_settings, signals
+from gtmm_jax.recipe import Recipe, rate_at
 from gtmm_jax.runs import (
   flags,
   held_out,
@@ -167,7 +168,9 @@ def test_a_run_leaves_records_checkpoints_and_figures(whole):
     for name in ('negative_bound', 'kl_last', 'kl_new', 'kl_predictable'):
       assert np.all(np.isfinite(line[name])) and np.shape(line[name]) == (2,)
     assert line['failed_at'] == [None, None]
-    assert line['learning_rate'] == config['settings']['learning_rate']
+    recipe = Recipe(1e-3, 'decay', warmup_steps=2, decay_steps=8)
+    rate = rate_at(recipe, line['step'])
+    assert line['learning_rate'] == pytest.approx(rate, rel=1e-5)
     assert line['steps_per_second'] > 0
     assert len(line['gradient_norm']) == 2 and min(line['gradient_norm']) > 0
   evaluation = records.read_evaluation(whole)
@@ -204,6 +207,11 @@ def test_a_run_leaves_records_checkpoints_and_figures(whole):
     np.testing.assert_allclose(counts, np.round(counts), atol=1e-4)
   for name in ('retrieval_ahead_chance', 'retrieval_free_chance'):
     assert np.all(np.array(evaluation[name]) > 0)
+  # That is of the average, which the last step moved little.
+  last = evaluation['last_iterate']
+  for name in ('negative_bound', 'kl_new', 'kl_predictable'):
+    assert np.all(np.array(last[name]) != evaluation[name])
+    np.testing.assert_allclose(last[name], evaluation[name], rtol=0.5)
   assert evaluation['classifier_accuracy'] is None
   # Of a digit's grey pixels; README has it for 15 of them.
   floor = evaluation['entropy_floor'] / 12
@@ -470,7 +478,7 @@ def test_binarized_frames_that_are_encoded_again_are_drawn(tmp_path):
     problem = Problem(run.problem.model, run.task.sample, 1)
     state = jax.eval_shape(
       lambda key, problem=problem, digits=run.images.held_out: train.init_state(
-        problem, train.adam(1e-3), key, digits
+        problem, Recipe(1e-3), key, digits
       ),
       jax.random.key(0),
     )
@@ -587,7 +595,7 @@ def test_a_run_of_rotation_measures_its_dreams_beside_copies(
   settings = records.read_config(tmp_path)['settings']
   colour = presets.SMALL_COLOUR
   assert settings['store'] == colour.store['introspective']
-  assert settings['learning_rate'] == colour.learning_rate['introspective']
+  assert settings['learning_rate'] == colour.learning_rate
   assert settings['latent_size'] == colour.latent_size
   evaluation = records.read_evaluation(tmp_path)
   second_turn = np.array(evaluation['predictable'])
@@ -838,8 +846,8 @@ def test_a_replica_that_is_not_finite_is_left_out_and_named(
   initialise = train.init_state
   bad = jax.random.key_data(jax.random.fold_in(jax.random.key(1), 0))
 
-  def poisoned(problem, optimizer, key, images):
-    state = initialise(problem, optimizer, key, images)
+  def poisoned(problem, recipe, key, images):
+    state = initialise(problem, recipe, key, images)
     is_bad = jnp.all(jax.random.key_data(key) == bad)
     scale = jnp.where(is_bad, jnp.nan, 1.0)
     return state._replace(
@@ -952,25 +960,6 @@ def test_a_folder_of_something_else_is_not_touched(tmp_path):
     prepare.prepare(_request(tmp_path))
 
 
-def test_checkpoints_of_before_there_were_gradient_norms_go_on(
-  whole, tmp_path, monkeypatch
-):
-  workdir = tmp_path / 'run'
-  save = checkpoints.save
-
-  def older(directory, step, state, *given, **named):
-    kept = state._asdict()
-    assert kept.pop('gradient_norm').shape == (2,)
-    save(directory, step, kept, *given, **named)
-
-  monkeypatch.setattr(results, 'conclude', lambda *_: None)
-  with monkeypatch.context() as patch:
-    patch.setattr(checkpoints, 'save', older)
-    _run(workdir, steps=4)
-  _run(workdir)
-  assert _lines(workdir) == _lines(whole)
-
-
 def test_records_without_a_checkpoint_are_not_overwritten(whole, tmp_path):
   workdir = tmp_path / 'run'
   shutil.copytree(whole, workdir)
@@ -980,11 +969,10 @@ def test_records_without_a_checkpoint_are_not_overwritten(whole, tmp_path):
   # Of few reports, too, once there is an evaluation.
   records.drop_metrics_after(workdir, 2)
   before = (workdir / 'metrics.jsonl').read_bytes()
-  for changes in ({'steps': 20}, {'evaluation_episodes': 7}):
-    with pytest.raises(
-      workdirs.CannotGoOn, match='no checkpoint to continue from'
-    ):
-      _run(workdir, **changes)
+  with pytest.raises(
+    workdirs.CannotGoOn, match='no checkpoint to continue from'
+  ):
+    _run(workdir, evaluation_episodes=7)
   assert (workdir / 'metrics.jsonl').read_bytes() == before
   assert records.read_config(workdir) == records.read_config(whole)
 
@@ -995,7 +983,10 @@ def test_two_programs_do_not_run_in_one_folder(whole, tmp_path):
   before = _contents(workdir)
   with workdirs.alone(workdir):
     result = subprocess.run(
-      _command(workdir, steps=20), capture_output=True, text=True, check=False
+      _command(workdir, evaluation_episodes=8),
+      capture_output=True,
+      text=True,
+      check=False,
     )
     # A complete run can be looked at, whoever runs.
     _run(workdir)

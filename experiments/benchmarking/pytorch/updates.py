@@ -1,8 +1,9 @@
 """Trains the temporal VAE in PyTorch, from and to parameters of `gtmm_jax`.
 
 A step draws the noise of the latents, passes forward and backward, clips the
-gradients and lets Adam update; the frames are given. Nothing imports this
-module where PyTorch is not installed.
+gradients where the preset does, and lets Adam update at a constant rate; the
+frames are given, and no average is kept. Nothing imports this module where
+PyTorch is not installed.
 """
 
 from collections.abc import Callable
@@ -102,14 +103,15 @@ def updater(
   """
   frames, condition = _tensor(case.frames), _tensor(case.condition)
   weights = list(model.parameters())
-  rate = case.preset.learning_rate[case.model]
+  rate, norm = case.preset.learning_rate, case.preset.gradient_norm
   # On CPUs, too, all weights in one loop take less than tensor by tensor.
   adam = torch.optim.Adam(weights, lr=rate, fused=True)
 
   def update(noise: torch.Tensor) -> None:
     adam.zero_grad()
     model(frames, condition, noise).backward()
-    torch.nn.utils.clip_grad_norm_(weights, case.preset.gradient_norm)
+    if norm is not None:
+      torch.nn.utils.clip_grad_norm_(weights, norm)
     adam.step()
 
   return update
