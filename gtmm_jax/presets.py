@@ -59,6 +59,7 @@ class Preset:
       do not fill a frame, and those after it, are left out.
     latent_size: Z.
     prior_hidden: units of the hidden layers of the prior map.
+    prior_components: K, Gaussians of the prior; above 1 it is a mixture.
     read_heads: R of the external memories.
     controller_size: LSTM units of each model.
     attention_size: hidden units of the introspection network's attention.
@@ -94,6 +95,7 @@ class Preset:
   patches: tuple[tuple[int, int], ...]
   latent_size: int
   prior_hidden: tuple[int, ...]
+  prior_components: int
   read_heads: int
   controller_size: Mapping[str, int]
   attention_size: int
@@ -142,6 +144,7 @@ PAPER = Preset(
   patches=(),
   latent_size=32,
   prior_hidden=(64,),
+  prior_components=1,
   read_heads=5,
   controller_size=_by_model(299, 422, 124, 127, 122, 179),
   attention_size=128,
@@ -172,6 +175,7 @@ SMALL = Preset(
   patches=(),
   latent_size=32,
   prior_hidden=(128,),
+  prior_components=1,
   read_heads=5,
   controller_size=_by_model(204, 205, 68, 72, 69, 128),
   attention_size=128,

@@ -39,13 +39,14 @@ class Problem:
       images: the second argument of `sample`.
 
     Returns:
-      The episode with axes [T, B, ...], and standard normal noise [T, B, Z].
+      The episode with axes [T, B, ...], and standard normal noise [T, B,
+      noise_size].
     """
     _, noise_key = jax.random.split(key)
     episode = jax.vmap(self.sample, in_axes=(0, None), out_axes=1)(
       self.episode_keys(key), images
     )
-    shape = (*episode.frames.shape[:2], self.model.latent_size)
+    shape = (*episode.frames.shape[:2], self.model.noise_size)
     return episode, jax.random.normal(noise_key, shape, jnp.float32)
 
   def episode_keys(self, key: Array) -> Array:

@@ -112,7 +112,7 @@ def objective(
     params: the model's parameters.
     batch_stats: the model's running averages.
     episode: `frames [T, B, H, W, C]` and `condition [T, B, A]`.
-    noise: standard normal, [T, B, Z].
+    noise: standard normal, [T, B, noise_size].
   """
   variables = {'params': params, 'batch_stats': batch_stats}
   with derivatives.written_out():

@@ -13,7 +13,7 @@ import optax
 
 from gtmm_jax.memory import derivatives
 from gtmm_jax.model import build
-from gtmm_jax.model.distributions import kl_divergence
+from gtmm_jax.model.distributions import kl_bound
 from gtmm_jax.model.temporal_vae import TemporalVAE
 from gtmm_jax.recipe import Recipe, make_optimizer
 
@@ -76,7 +76,7 @@ def compiled_step(
   Returns:
     XLA's count for the compiled program.
   """
-  shapes = frame_shape, (condition_size,), (model.latent_size,)
+  shapes = frame_shape, (condition_size,), (model.noise_size,)
   episode = [
     jax.ShapeDtypeStruct((frames, batch_size, *shape), jnp.float32)
     for shape in shapes
@@ -154,7 +154,7 @@ def _objective(
     lambda *leaves: jnp.stack(leaves), *steps
   )
   prior = model.apply(variables, context, method='prior')
-  kl = kl_divergence(posterior, prior, bounded=True)
+  kl = kl_bound(posterior, prior, bounded=True)
   likelihood = apply('decode', z, context).log_likelihood(frames)
   squares = [
     jnp.sum(jnp.square(leaf))

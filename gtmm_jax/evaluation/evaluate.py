@@ -180,7 +180,7 @@ def generate_twice(
     variables: of the model.
     key: random key of the sampled pixels.
     episode: true episodes, axes [T, B, ...].
-    noise: of their latents, [T, B, Z].
+    noise: of their latents, [T, B, noise_size].
     inference: from `free_energy.infer` on both.
 
   Returns:

@@ -229,7 +229,9 @@ def temporal_vae(
   core = models[model](sizes, slots, **options)
   return TemporalVAE(
     core=core,
-    prior_map=maps.PriorMap(preset.latent_size, preset.prior_hidden),
+    prior_map=maps.PriorMap(
+      preset.latent_size, preset.prior_hidden, preset.prior_components
+    ),
     posterior_map=maps.PosteriorMap(encoder, preset.latent_size),
     observation_map=maps.ObservationMap(
       decoder, 'bernoulli' if frame_shape[-1] == 1 else 'gaussian'
@@ -257,7 +259,7 @@ def variable_shapes(
   """
   inputs = [
     jax.ShapeDtypeStruct((1, *shape), jnp.float32)
-    for shape in (frame_shape, (condition_size,), (model.latent_size,))
+    for shape in (frame_shape, (condition_size,), (model.noise_size,))
   ]
   return jax.eval_shape(
     lambda *inputs: model.init(jax.random.key(0), None, *inputs), *inputs

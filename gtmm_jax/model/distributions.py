@@ -1,4 +1,4 @@
-"""Diagonal Gaussian and Bernoulli distributions, and their KL, in nats."""
+"""Gaussians, their mixtures and Bernoulli distributions; their KL in nats."""
 
 import math
 from typing import NamedTuple
@@ -37,6 +37,37 @@ class DiagonalGaussian(NamedTuple):
     """Returns the log-scale with as many axes as the mean."""
     missing = jnp.ndim(self.mean) - jnp.ndim(self.log_scale)
     return jnp.expand_dims(self.log_scale, tuple(range(missing)))
+
+
+class Mixture(NamedTuple):
+  """A mixture of K Gaussians, each with independent dimensions.
+
+  Attributes:
+    log_weights: logarithms of weights that sum to one, [..., K].
+    components: the Gaussians, over [..., K, Z].
+  """
+
+  log_weights: Array
+  components: DiagonalGaussian
+
+  def sample(self, noise: Array) -> Array:
+    """Draws a component, then a latent [..., Z] from it.
+
+    Args:
+      noise: standard normal, [..., Z + 1]. The last number chooses the
+        component, by the inverse of the cumulative weights.
+    """
+    cumulative = jnp.cumsum(jnp.exp(self.log_weights), axis=-1)
+    # Below the last cumulative weight, so that no component of weight 0 is
+    # drawn, whatever was rounded.
+    quantile = jax.scipy.special.ndtr(noise[..., -1:])
+    quantile *= cumulative[..., -1:] * (1 - jnp.finfo(noise.dtype).eps)
+    index = (quantile >= cumulative).sum(-1)[..., None, None]
+    mean, log_scale = (
+      jnp.take_along_axis(each, index, axis=-2)[..., 0, :]
+      for each in self.components
+    )
+    return DiagonalGaussian(mean, log_scale).sample(noise[..., :-1])
 
 
 class Bernoulli(NamedTuple):
@@ -115,6 +146,38 @@ def kl_divergence(
     0.5 * (jnp.expm1(2.0 * log_ratio) + jnp.square(shift)) - log_ratio
   )
   return elementwise.sum(axis=-1)
+
+
+def kl_bound(
+  q: DiagonalGaussian, p: DiagonalGaussian | Mixture, *, bounded: bool = False
+) -> Array:
+  """Computes KL[q || p] if p is a Gaussian, an upper bound if p is a mixture.
+
+  The KL to a mixture has no closed form. Its variational approximation (Hershey
+  and Olsen 2007, https://doi.org/10.1109/ICASSP.2007.366913), which is an upper
+  bound where q is one Gaussian, is
+
+    KL[q || sum_k w_k p_k] <= -log sum_k w_k exp(-KL[q || p_k])
+
+  By Jensen's inequality, it exceeds the KL by E_q KL[phi || r(z)]: r_k(z) = w_k
+  p_k(z) / p(z) are the responsibilities of the components for z, and phi_k is
+  in proportion to w_k exp(-KL[q || p_k]). So it is exact if K is 1, if all
+  components are equal, and in the limit where one of them is responsible for
+  all of q. F, computed with it, remains a lower bound of log p(x).
+
+  Args:
+    q: Gaussian over [..., Z].
+    p: Gaussian over [..., Z], or mixture of such.
+    bounded: as of `kl_divergence`, of all components.
+
+  Returns:
+    [...], summed over the last axis of q; at least zero, but for rounding.
+  """
+  if isinstance(p, DiagonalGaussian):
+    return kl_divergence(q, p, bounded=bounded)
+  q = DiagonalGaussian(*(jnp.expand_dims(each, -2) for each in q))
+  apart = kl_divergence(q, p.components, bounded=bounded)
+  return -jax.nn.logsumexp(p.log_weights - apart, axis=-1)
 
 
 def _in_scales(difference: Array, log_scale: Array) -> Array:

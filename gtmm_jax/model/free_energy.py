@@ -5,7 +5,8 @@ Gemici et al. 2017, eqs. 6 and 7 (https://arxiv.org/abs/1702.04649):
   F   = sum_t E_q(z_<t)[F_t]
   F_t = E_q(z_t)[log p(x_t | z_<=t, x_<t)] - KL[q(z_t) || p(z_t | z_<t, x_<t)]
 
-with the expectations estimated by one sample of q, reparameterised. `Terms`
+with the expectations estimated by one sample of q, reparameterised; the KL to a
+mixture is replaced by an upper bound, so that F remains a lower bound. `Terms`
 holds the two terms of F_t, `infer` computes them, and `negative_bound` is -F.
 The factors p and q are in `temporal_vae.py`, their distributions in
 `distributions.py`.
@@ -22,8 +23,9 @@ import jax
 from gtmm_jax.memory import scan
 from gtmm_jax.model.distributions import (
   DiagonalGaussian,
+  Mixture,
   frame_sum,
-  kl_divergence,
+  kl_bound,
 )
 from gtmm_jax.model.temporal_vae import State, Step, TemporalVAE
 
@@ -36,7 +38,8 @@ class Terms(NamedTuple):
 
   Attributes:
     log_likelihood: log p(x_t | z_<=t, x_<t) in nats, [T, B].
-    kl: KL[q(z_t) || p(z_t)] in nats, [T, B].
+    kl: KL[q(z_t) || p(z_t)] in nats, [T, B]; an upper bound of it where the
+      prior is a mixture (`kl_bound`).
   """
 
   log_likelihood: Array
@@ -56,7 +59,7 @@ class Inference(NamedTuple):
 
   terms: Terms
   steps: Step
-  prior: DiagonalGaussian
+  prior: DiagonalGaussian | Mixture
   frames: Array
   batch_stats: Any
 
@@ -83,7 +86,7 @@ def infer(
     variables: its `params` and, where it has them, `batch_stats`.
     frames: x in [0, 1], [T, B, H, W, C].
     condition: c, [T, B, A]; A = 0 where there is none.
-    noise: standard normal, [T, B, Z]; the only source of randomness.
+    noise: standard normal, [T, B, noise_size]; the only source of randomness.
     train: whether batch normalisation uses this batch's statistics, and moves
       the running averages.
     recompute: what the backward pass rematerialises, as `scan.scan` has it;
@@ -120,7 +123,7 @@ def infer(
   )
   prior = model.apply(variables, steps.context, method='prior')
   # The maps keep log-scales within +-4.
-  kl = kl_divergence(steps.posterior, prior, bounded=True)
+  kl = kl_bound(steps.posterior, prior, bounded=True)
   (log_likelihood, mean), variables = decode(
     variables, steps.z, steps.context, frames
   )
@@ -149,7 +152,7 @@ def scan_steps(
     state: where to go on from; None starts sequences.
     features: [T, B, F].
     condition: [T, B, A].
-    noise: standard normal, [T, B, Z].
+    noise: standard normal, [T, B, noise_size].
     output: (state after a step, step) -> what is stacked over time.
     recompute: as of `infer`.
 
@@ -183,7 +186,7 @@ def watch(
     variables: its variables; running averages are used.
     frames: x in [0, 1], [T, B, H, W, C].
     condition: c, [T, B, A].
-    noise: standard normal, [T, B, Z].
+    noise: standard normal, [T, B, noise_size].
 
   Returns:
     The carries, leaves [T, B, ...]: that of step t gave the context of frame t,

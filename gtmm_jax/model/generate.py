@@ -48,8 +48,8 @@ def continue_episode(
     variables: its variables; running averages are used.
     prefix: frames in [0, 1], [P, B, H, W, C], P >= 1.
     condition: c of the whole episode, [T, B, A].
-    noise: standard normal, [T, B, Z], for the posterior's latents during the
-      prefix and the prior's after it.
+    noise: standard normal, [T, B, noise_size], for the posterior's latents
+      during the prefix and the prior's after it.
     frame_noise: noise to sample frames that are encoded again with, [T - P, B,
       H, W, C], uniform for Bernoulli frames; None takes the frames' means.
 
@@ -100,7 +100,7 @@ def run_free(
     variables: its variables.
     frames: true frames in [0, 1], [T, B, H, W, C].
     condition: [T, B, A].
-    noise: standard normal, [T, B, Z].
+    noise: standard normal, [T, B, noise_size].
     prefix: number of true frames to start from.
     pixel_key: random key to sample frames that are encoded again with; None
       takes their means.

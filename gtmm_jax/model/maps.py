@@ -5,13 +5,14 @@ Their networks are in `networks.py`. Frames `[..., H, W, C]` are in [0, 1].
 """
 
 from collections.abc import Sequence
+from typing import Any
 
 import jax
 import jax.numpy as jnp
 from flax import linen as nn
 
 from gtmm_jax.memory import addressing, scan
-from gtmm_jax.model.distributions import Bernoulli, DiagonalGaussian
+from gtmm_jax.model.distributions import Bernoulli, DiagonalGaussian, Mixture
 
 Array = jax.Array
 
@@ -19,6 +20,9 @@ Array = jax.Array
 # every KL is finite. With +-8, the loop from a latent through the memory to the
 # scale of the next diverged for a step early in training.
 _LOG_SCALE_BOUND = 4.0
+# The standard deviation of the biases of the components' means. Without them,
+# components would be equal, and stay so, wherever the context is zero.
+_SPREAD = 0.5
 # The smallest standard deviation of a colour channel: one of 256 levels.
 _FRAME_SCALE_FLOOR = 1.0 / 256.0
 # The standard deviation starts at 0.14, near that of the pixels, because Adam
@@ -36,21 +40,44 @@ def _gaussian(raw: Array) -> DiagonalGaussian:
 class PriorMap(nn.Module):
   """f_z: the prior of z_t from the context alone (section 3).
 
+  Section 7 names priors that are richer than one Gaussian: with more than one
+  component, the prior is a mixture, whose weights depend on the context, too.
+
   Attributes:
     latent_size: Z.
     hidden: units of each hidden layer.
+    components: K, Gaussians of the prior.
   """
 
   latent_size: int
   hidden: Sequence[int]
+  components: int = 1
 
   @nn.compact
-  def __call__(self, context: Array) -> DiagonalGaussian:
-    """Maps a context [..., P] to a Gaussian over z [..., Z]."""
+  def __call__(self, context: Array) -> DiagonalGaussian | Mixture:
+    """Maps a context [..., P] to a Gaussian over z [..., Z], or to a mixture.
+
+    Raises:
+      ValueError: there is no component.
+    """
+    count = self.components
+    if count < 1:
+      raise ValueError(f'prior_components is {count}; it must be at least 1.')
     x = context
     for size in self.hidden:
       x = nn.relu(nn.Dense(size)(x))
-    return _gaussian(nn.Dense(2 * self.latent_size)(x))
+    if count == 1:
+      return _gaussian(nn.Dense(2 * self.latent_size)(x))
+    numbers = 2 * self.latent_size + 1
+    raw = nn.Dense(count * numbers, bias_init=self._spread)(x)
+    raw = raw.reshape(*x.shape[:-1], count, numbers)
+    return Mixture(nn.log_softmax(raw[..., -1]), _gaussian(raw[..., :-1]))
+
+  def _spread(self, key: Array, shape: Sequence[int], dtype: Any) -> Array:
+    """Returns biases [K (2 Z + 1)] that keep the components' means apart."""
+    means = jax.random.normal(key, (self.components, self.latent_size), dtype)
+    rest = (0, 0), (0, self.latent_size + 1)
+    return jnp.pad(_SPREAD * means, rest).reshape(shape)
 
 
 class PosteriorMap(nn.Module):

@@ -21,7 +21,7 @@ import jax.numpy as jnp
 from flax import linen as nn
 
 from gtmm_jax.memory import addressing, contract, scan
-from gtmm_jax.model.distributions import Bernoulli, DiagonalGaussian
+from gtmm_jax.model.distributions import Bernoulli, DiagonalGaussian, Mixture
 
 Array = jax.Array
 Store = Literal['sample', 'mean', 'denoised']
@@ -81,7 +81,8 @@ class TemporalVAE(nn.Module):
 
   Attributes:
     core: memory core (see `gtmm_jax.memory.contract`).
-    prior_map: f_z, from a context to a Gaussian over z.
+    prior_map: f_z, from a context to a Gaussian over z, or to a mixture of
+      them.
     posterior_map: f_q, with `encode`, from (features, context) to a Gaussian
       over z.
     observation_map: f_x, from (z, context, train) to a distribution of frames.
@@ -128,7 +129,9 @@ class TemporalVAE(nn.Module):
 
   def __call__(
     self, state: State | None, frame: Array, condition: Array, noise: Array
-  ) -> tuple[State, Step, DiagonalGaussian, Bernoulli | DiagonalGaussian]:
+  ) -> tuple[
+    State, Step, DiagonalGaussian | Mixture, Bernoulli | DiagonalGaussian
+  ]:
     """Infers one time step and returns all factors of eq. 1 at it.
 
     The plain form of `gtmm_jax.model.free_energy`; `init` calls it.
@@ -137,7 +140,7 @@ class TemporalVAE(nn.Module):
       state: from the step before; None starts a sequence.
       frame: x_t in [0, 1], [..., H, W, C].
       condition: c_t, [..., A].
-      noise: standard normal, [..., Z].
+      noise: standard normal, [..., noise_size].
 
     Returns:
       The next state, the step with its posterior, the prior of z_t, and the
@@ -150,8 +153,16 @@ class TemporalVAE(nn.Module):
     prior = self.prior(step.context)
     return state, step, prior, self.decode(step.z, step.context)
 
-  def prior(self, context: Array) -> DiagonalGaussian:
-    """Returns p(z_t | z_<t, x_<t) = N(f_z(Psi_{t-1})), over [..., Z]."""
+  @property
+  def noise_size(self) -> int:
+    """Returns the normal numbers of a step: Z; one more chooses a component."""
+    return self.latent_size + (self.prior_map.components > 1)
+
+  def prior(self, context: Array) -> DiagonalGaussian | Mixture:
+    """Returns p(z_t | z_<t, x_<t) = N(f_z(Psi_{t-1})), over [..., Z].
+
+    With components, it is a mixture of such Gaussians.
+    """
     return self.prior_map(context)
 
   def encode(self, frames: Array, train: bool = False) -> Array:
@@ -198,14 +209,14 @@ class TemporalVAE(nn.Module):
       state: from the step before.
       features: of x_t, [..., F].
       condition: c_t, [..., A].
-      noise: standard normal, [..., Z].
+      noise: standard normal, [..., noise_size].
 
     Returns:
       The next state and the step.
     """
     core, context = self._read(state, condition)
     posterior = self.posterior(features, context)
-    z = posterior.sample(noise)
+    z = posterior.sample(noise[..., : self.latent_size])
     state = State(core, self._stored(z, posterior), self._seen(features))
     return state, Step(z, context, posterior)
 
@@ -224,7 +235,7 @@ class TemporalVAE(nn.Module):
     Args:
       state: from the step before.
       condition: c_t, [..., A].
-      noise: standard normal, [..., Z].
+      noise: standard normal, [..., noise_size].
       frame_noise: noise to sample the frame with, [..., H, W, C]; None takes
         the frame's mean.
 

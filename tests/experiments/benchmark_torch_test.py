@@ -242,4 +242,5 @@ def test_what_pytorch_lacks_is_told():
     assert twin.missing(model, 1, 'sample') is None
     assert 'colour' in twin.missing(model, 3, 'sample')
     assert 'denoised' in twin.missing(model, 1, 'denoised')
+    assert 'mixture' in twin.missing(model, 1, 'sample', components=2)
   assert 'dnc on grey' in twin.missing('dnc', 1, 'sample')

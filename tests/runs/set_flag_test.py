@@ -30,6 +30,7 @@ def test_every_size_that_a_model_has_can_be_set(tmp_path, model):
     'dense_hidden': '24+16',
     'latent_size': '8',
     'prior_hidden': '12',
+    'prior_components': '3',
     'controller_size': '20',
     'gradient_norm': '3.5',
     'patches': '4x6+7x5',
@@ -51,6 +52,7 @@ def test_every_size_that_a_model_has_can_be_set(tmp_path, model):
   assert {name: recorded[name] for name in values} == values
   vae = run.problem.model
   assert (vae.latent_size, vae.prior_map.hidden) == (8, (12,))
+  assert vae.prior_map.components == 3
   assert run.preset.gradient_norm == 3.5
   if model == 'dnc':
     core = vae.core
@@ -109,6 +111,7 @@ def test_a_workdir_of_before_there_was_an_option_has_its_default(tmp_path):
     (['latent_size=many'], 'must be a whole number above 0'),
     (['latent_size=8.5'], 'must be a whole number above 0'),
     (['latent_size=0'], 'must be a whole number above 0'),
+    (['prior_components=0'], 'must be a whole number above 0'),
     (['latent_size=99999999999'], 'above 0, at most 2147483647'),
     (['dense_hidden=8+x'], 'joined by +, each a whole number above 0'),
     (['patches=4'], 'numbers joined by x, as in 4x32'),

@@ -37,7 +37,12 @@ def measure(
     `time_steps` of it, or None and a sentence on why it is not timed.
   """
   channels = run.images.training.shape[-1]
-  why = missing(run.settings.model, channels, run.settings.store)
+  why = missing(
+    run.settings.model,
+    channels,
+    run.settings.store,
+    run.preset.prior_components,
+  )
   if why is not None:
     return None, why
   updates = load()
@@ -64,14 +69,21 @@ def load() -> ModuleType | str:
   return updates
 
 
-def missing(model: str, channels: int, store: str) -> str | None:
+def missing(
+  model: str, channels: int, store: str, components: int = 1
+) -> str | None:
   """Returns a sentence on what PyTorch's model lacks; None if nothing.
 
   Args:
     model: of the run.
     channels: of its frames.
     store: what its memory is given.
+    components: Gaussians of its prior.
   """
+  if components > 1:
+    return (
+      'In PyTorch a prior is one Gaussian; a mixture is timed in JAX alone.'
+    )
   if model in MODELS and channels == 1 and store == 'sample':
     return None
   return (
