@@ -150,7 +150,7 @@ def headline(line: dict[str, Any], has_settled: bool) -> str:
     if summary.get(name) is not None:
       parts.append(
         f'{words} {_short(summary[name], ".3f")} '
-        f'({_short(summary[other], ".3f")} {words_of_other})'
+        f'({_short(summary.get(other), ".3f")} {words_of_other})'
       )
   return '  '.join(parts)
 

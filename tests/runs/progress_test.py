@@ -86,3 +86,19 @@ def test_held_out_episodes_have_a_line_once(clock, is_terminal):
   assert len(lines) == 2
   assert 'step 100, held out  bound 8' in lines[0]
   assert 'step 300, held out  bound 9' in lines[1]
+
+
+def test_a_class_is_retrieved_beside_no_chance():
+  """Lines on the way leave out what no replica has, as chance of a class."""
+  line = {
+    'negative_bound': [1_439.5],
+    'kl_new': [20.0],
+    'kl_predictable': [14.0],
+    'kl_last': [15.0],
+    'failed_at': [None],
+    'retrieval_ahead': [0.798],
+    'retrieval_free': [0.794],
+  }
+  shown = progress.headline(line, has_settled=True)
+  assert shown.startswith('negative bound 1,439.5  KL ratio 0.700  retrieved')
+  assert shown.count('(- by chance)') == 2
