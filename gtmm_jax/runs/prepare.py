@@ -32,8 +32,6 @@ from gtmm_jax.tasks.sources.dataset import Dataset
 _PACKAGES = ('jax', 'jaxlib', 'flax', 'optax', 'numpy')
 # Sizes of a preset that do not belong to a model.
 _OF_TRAINING = ('gradient_norm',)
-# Sizes of runs that are older than these sizes.
-_FIRST_SIZES = {'condition_scale': 'sqrt'}
 
 
 def prepare(
@@ -276,12 +274,11 @@ def _config(
         settings, loaded, settings.device_megabytes
       ),
     },
-    # What workdirs have that are older than an option or a size.
+    # Workdirs that are older than an option have this.
     'option_defaults': {
       name: as_text(value)
       for name, value in resolve.first_options(settings, kinds).items()
-    }
-    | _FIRST_SIZES,
+    },
     'data': {
       'flag': settings.data,
       'source': loaded.source,

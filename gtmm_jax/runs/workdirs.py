@@ -13,8 +13,9 @@ from gtmm_jax.runs.settings import Settings, may_differ
 
 # Options that config.json of earlier versions has for every core.
 _ONCE_OF_ALL = ('order', 'top_k', 'nearest', 'without')
-# Training of workdirs from before there were these settings.
+# Settings of workdirs from before there were these settings.
 _BEFORE = {
+  'condition_scale': 'sqrt',
   'schedule': 'constant',
   'warmup_steps': 0,
   'decay_steps': None,
