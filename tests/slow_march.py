@@ -32,10 +32,11 @@ def march(scene, pose, height, width):
     computed here, and the label of each pixel [height, width]: `SKY`, `FLOOR`,
     `THING` and so on, -1 where a pixel shows more than one of them.
   """
-  ends, directions = _march_all(scene, pose, height, width)
+  ends, before, directions = _march_all(scene, pose, height, width)
+  things, solid = inside_thing(scene, ends), _solid(scene, ends)
   labels, colors = [], []
-  for (point, before), direction in zip(ends, directions, strict=True):
-    label, color = _look(scene, point, before, direction, pose)
+  for each in zip(ends, before, directions, things, solid, strict=True):
+    label, color = _look(scene, pose, *each)
     labels.append(label)
     colors.append(color)
   shape = height, width, _ACROSS * _DOWN
@@ -79,7 +80,10 @@ def _ended(scene, points):
 
 
 def _march_all(scene, pose, height, width):
-  """Returns the end of each line of sight, a point before it, its direction."""
+  """Returns ends of all lines of sight, points before them, and directions.
+
+  Each is an array [N, 3].
+  """
   x, y, heading = map(float, pose)
   focal = width / 2 / np.tan(view.FIELD_OF_VIEW / 2)
   across = (np.arange(width * _ACROSS) + 0.5) / _ACROSS - width / 2
@@ -104,21 +108,29 @@ def _march_all(scene, pose, height, width):
     middle = (low + high) / 2
     ended = _ended(scene, eye + middle[:, None] * lines)
     low, high = np.where(ended, low, middle), np.where(ended, middle, high)
-  ends = zip(
-    eye + high[:, None] * lines, eye + low[:, None] * lines, strict=True
-  )
-  return list(ends), lines / length[:, None]
+  ends, before = (eye + x[:, None] * lines for x in (high, low))
+  return ends, before, lines / length[:, None]
 
 
-def _look(scene, point, before, direction, pose):
-  """Returns the label and the colour at the end of a line of sight."""
-  if (thing := inside_thing(scene, point[None])[0]) >= 0:
+def _look(scene, pose, point, before, direction, thing, is_solid):
+  """Returns the label and the colour at the end of a line of sight.
+
+  Args:
+    scene: as `march` has it.
+    pose: as `march` has it.
+    point: where the line of sight ends.
+    before: a point of it just before that.
+    direction: of the line.
+    thing: number of the thing at its end, -1 for none.
+    is_solid: whether the cell at its end is solid.
+  """
+  if thing >= 0:
     return THING + thing, np.full(3, np.nan)
   distance = np.hypot(*(point[:2] - pose[:2]))
   if point[2] <= 0:
     bright = min(1, -direction[2] / raycast._CLOSE)
     return FLOOR, scene.floor * (columns._DARK + (1 - columns._DARK) * bright)
-  if not _solid(scene, point[None])[0]:
+  if not is_solid:
     return _sky(scene.sky, direction)
   column, row = np.floor(point[:2]).astype(int)
   if np.floor(before[0]) != column:
