@@ -17,10 +17,11 @@ import pytest
 
 import own_episodes
 import run_settings
+import shared_programs
 import show_task
 from gtmm_jax import checkpoints, figures, presets, records, replicas
 from gtmm_jax.model import build
-from gtmm_jax.runs import own_frames, prepare, results, session
+from gtmm_jax.runs import own_frames, pictures, prepare, results, session
 from gtmm_jax.tasks import frames
 from gtmm_jax.tasks.sources.dataset import DataError
 
@@ -72,6 +73,13 @@ def _lines(workdir):
   return lines
 
 
+@pytest.fixture(scope='module', autouse=True)
+def _trace_once():
+  """Lets runs that resume in this process share their programs."""
+  with shared_programs.of_equal_runs():
+    yield
+
+
 @pytest.fixture(scope='module')
 def colour(tmp_path_factory):
   """Saves twenty episodes in colour, of which two are held out."""
@@ -96,7 +104,9 @@ def grey(tmp_path_factory):
 def windowed(tmp_path_factory, colour):
   """Trains six steps in windows without interruption; returns the workdir."""
   workdir = tmp_path_factory.mktemp('windowed') / 'run'
-  session.complete(_prepare(workdir, colour, steps=6, device_megabytes=_ROOM))
+  with pytest.MonkeyPatch.context() as patch:
+    patch.setattr(pictures, 'draw', lambda *_: None)
+    session.complete(_prepare(workdir, colour, steps=6, device_megabytes=_ROOM))
   return workdir
 
 
@@ -213,6 +223,7 @@ def test_an_interrupted_run_goes_on_through_the_same_windows(
   windowed, tmp_path, colour, monkeypatch
 ):
   workdir = tmp_path / 'run'
+  monkeypatch.setattr(pictures, 'draw', lambda *_: None)
 
   def run():
     session.complete(_prepare(workdir, colour, steps=6, device_megabytes=_ROOM))
