@@ -9,35 +9,18 @@ import sys
 import jax
 import numpy as np
 import pytest
+from absl import flags
+from absl.testing import flagsaver
 
+import benchmark
 import data_sources
 import program_flags
 from benchmarking import parameter_counts
 from gtmm_jax import presets
+from gtmm_jax.process import command
 
 _ROOT = pathlib.Path(__file__).resolve().parents[2]
 _PROGRAM = _ROOT / 'experiments' / 'benchmark.py'
-# Runs the program with several lists of arguments, one after another, in one
-# process; prints what each ended with.
-_SEVERAL = """
-import contextlib, io, json, sys
-from absl.testing import flagsaver
-import benchmark
-from gtmm_jax.process import command
-benchmark.define_flags()
-ended = []
-for words in json.loads(sys.argv[1]):
-  sys.argv = ['benchmark.py', *words]
-  out, err, code = io.StringIO(), io.StringIO(), 0
-  with flagsaver.flagsaver(), contextlib.redirect_stdout(out):
-    with contextlib.redirect_stderr(err):
-      try:
-        benchmark.main(command.parse_flags(sys.argv))
-      except SystemExit as error:
-        code = error.code
-  ended.append((code, out.getvalue(), err.getvalue()))
-print(json.dumps(ended))
-"""
 _MISTAKES = {
   '--grow=replicas=0': 'from 1 on',
   '--grow=replicas=1,two': "'replicas=1,two'",
@@ -275,19 +258,34 @@ def test_models_have_about_as_many_parameters(
     assert f'{percent:+.2f}%' in line
 
 
-def test_mistake_is_one_line_that_says_what_is_allowed(tmp_path: pathlib.Path):
-  common = ['--preset=small', '--json=numbers.json']
-  words = [[*common, *flags.split(' ')] for flags in _MISTAKES]
-  result = _python(['-c', _SEVERAL, json.dumps(words)], tmp_path)
-  assert result.returncode == 0, result.stderr
-  ended = json.loads(result.stdout)
-  for (flags, told), (code, out, err) in zip(
-    _MISTAKES.items(), ended, strict=True
-  ):
-    assert (code, out) == (2, ''), flags
-    assert err.startswith('benchmark.py: '), flags
-    assert err.count('\n') == 1, flags
-    assert told in err, (flags, err)
+@pytest.fixture(scope='module')
+def defined():
+  """Defines the flags of benchmark.py in this process."""
+  before = set(flags.FLAGS)
+  benchmark.define_flags()
+  yield
+  for name in set(flags.FLAGS) - before:
+    delattr(flags.FLAGS, name)
+
+
+@pytest.mark.parametrize(('words', 'told'), _MISTAKES.items())
+def test_mistake_is_one_line_that_says_what_is_allowed(
+  defined, tmp_path: pathlib.Path, monkeypatch, capsys, words, told
+):
+  arguments = [
+    'benchmark.py',
+    '--preset=small',
+    '--json=numbers.json',
+    *words.split(' '),
+  ]
+  monkeypatch.chdir(tmp_path)
+  monkeypatch.setattr(sys, 'argv', arguments)
+  with flagsaver.flagsaver(), pytest.raises(SystemExit) as ended:
+    benchmark.main(command.parse_flags(arguments))
+  out, err = capsys.readouterr()
+  assert (ended.value.code, out) == (2, '')
+  assert err.startswith('benchmark.py: ') and err.count('\n') == 1
+  assert told in err
   assert list(tmp_path.iterdir()) == []
 
 

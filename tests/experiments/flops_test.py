@@ -1,6 +1,7 @@
 """The count of a training step's arithmetic, beside what is known of it."""
 
 import dataclasses
+import functools
 
 import pytest
 
@@ -18,6 +19,14 @@ _TINY = dataclasses.replace(
   controller_size=dict.fromkeys(presets.MODELS, 32),
   attention_size=16,
 )
+
+
+@pytest.fixture(scope='module', autouse=True)
+def _compile_once():
+  """Lets tests that count the same program compile it once."""
+  with pytest.MonkeyPatch.context() as patch:
+    patch.setattr(flops, 'compiled_step', functools.cache(flops.compiled_step))
+    yield
 
 
 def _model(name: str, slots: int = 6):

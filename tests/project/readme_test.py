@@ -105,21 +105,24 @@ def test_a_task_of_ones_own_runs_as_the_tasks_folder_has_it(tmp_path):
   assert task in (ROOT / 'experiments' / 'own_core.py').read_text()
 
 
-@pytest.mark.parametrize('core', CORES)
-def test_the_files_that_it_names_are_all_that_a_copy_needs(core, tmp_path):
-  (row,) = _rows(rf'`{core}` \| ((?:`\w+\.py` ?)+)\|$')
-  names = re.findall(r'`(\w+\.py)`', row)
-  package = tmp_path / 'theirs'
-  package.mkdir()
-  for name in names:
-    text = (MEMORY / name).read_text()
-    (package / name).write_text(text.replace('gtmm_jax.memory', 'theirs'))
-  module = CORES[core]
-  program = f'import sys; import theirs.{module}; print(*sys.modules)'
-  loaded = _run(program, tmp_path).split()
+def test_the_files_that_it_names_are_all_that_a_copy_needs(tmp_path):
+  files = {}
+  for core, module in CORES.items():
+    (row,) = _rows(rf'`{core}` \| ((?:`\w+\.py` ?)+)\|$')
+    files[module] = re.findall(r'`(\w+\.py)`', row)
+    # Each core has a package of its own, which shares nothing with others.
+    package = f'their_{module}'
+    (tmp_path / package).mkdir()
+    for name in files[module]:
+      text = (MEMORY / name).read_text().replace('gtmm_jax.memory', package)
+      (tmp_path / package / name).write_text(text)
+  program = '\n'.join(['import sys', *(f'import their_{m}.{m}' for m in files)])
+  loaded = _run(f'{program}\nprint(*sys.modules)', tmp_path).split()
   assert 'gtmm_jax' not in loaded
-  ours = [name for name in loaded if name.startswith('theirs.')]
-  assert sorted(ours) == sorted(f'theirs.{name[:-3]}' for name in names)
+  for module, names in files.items():
+    package = f'their_{module}.'
+    ours = [name for name in loaded if name.startswith(package)]
+    assert sorted(ours) == sorted(f'{package}{name[:-3]}' for name in names)
 
 
 def test_functions_can_be_copied_where_there_is_jax_alone(tmp_path):
