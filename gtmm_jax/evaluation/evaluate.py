@@ -17,9 +17,11 @@ from gtmm_jax.evaluation import (
   episodes,
   fidelity,
   metrics,
+  perfect_read,
   retrieval,
 )
 from gtmm_jax.model import distributions, free_energy, generate
+from gtmm_jax.model.temporal_vae import Step, TemporalVAE
 from gtmm_jax.problem import Problem
 
 Array = jax.Array
@@ -56,6 +58,8 @@ class EvaluationState(NamedTuple):
       repeat.
     episodes: values of the frames of the latest P batches, [P, T, B]; batch b
       has row b mod P.
+    reads: moments of the floor of a perfect read, [P, ...], likewise; of no
+      frame for the VRNN, whose core does not store latents alone.
   """
 
   totals: metrics.Totals
@@ -63,6 +67,7 @@ class EvaluationState(NamedTuple):
   retrieved: retrieval.Tally
   closeness: fidelity.Fidelity
   episodes: episodes.EpisodeValues
+  reads: perfect_read.Moments
 
 
 class Generated(NamedTuple):
@@ -77,12 +82,12 @@ class Generated(NamedTuple):
   free: Array
 
 
-def zeros(length: int, batch_size: int, batches: int) -> EvaluationState:
+def zeros(problem: Problem, length: int, batches: int) -> EvaluationState:
   """Returns the state before the first batch.
 
   Args:
+    problem: the model and the batch size.
     length: T, frames of an episode.
-    batch_size: B, episodes of a batch.
     batches: P, the number of batches whose single frames are kept.
   """
   return EvaluationState(
@@ -90,7 +95,8 @@ def zeros(length: int, batch_size: int, batches: int) -> EvaluationState:
     jnp.float32(0),
     retrieval.zeros(),
     fidelity.zeros(),
-    episodes.zeros(batches, length, batch_size),
+    episodes.zeros(batches, length, problem.batch_size),
+    perfect_read.zeros(batches, problem.model.latent_size),
   )
 
 
@@ -145,13 +151,34 @@ def evaluate_batch(
   else:
     classify = judge and functools.partial(classifier.classify, judge)
     verdicts = retrieval.judge(episode, *generated, protocol.prefix, classify)
-  values = episodes.of_batch(inference.terms, episode, verdicts)
+  kept = _put(
+    (state.episodes, state.reads),
+    (
+      episodes.of_batch(inference.terms, episode, verdicts),
+      _reads(problem.model, variables, episode, inference.steps),
+    ),
+    state.totals.batches,
+  )
   return EvaluationState(
     metrics.add(state.totals, inference.terms, episode.predictable),
     entropy,
     jax.tree.map(jnp.add, state.retrieved, retrieval.tally(verdicts)),
     closeness,
-    _put(state.episodes, values, state.totals.batches),
+    *kept,
+  )
+
+
+def _reads(
+  model: TemporalVAE,
+  variables: free_energy.Variables,
+  episode: Any,
+  steps: Step,
+) -> perfect_read.Moments:
+  """Returns a batch's moments for the floor of a perfect read, [Z]."""
+  stored = model.apply(variables, steps.z, steps.posterior, method='stored')
+  stores = jnp.full(episode.predictable.shape, not model.core_sees_frames)
+  return perfect_read.moments(
+    steps.posterior, stored, episode.source, episode.predictable & stores
   )
 
 

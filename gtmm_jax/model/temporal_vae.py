@@ -217,7 +217,7 @@ class TemporalVAE(nn.Module):
     core, context = self._read(state, condition)
     posterior = self.posterior(features, context)
     z = posterior.sample(noise[..., : self.latent_size])
-    state = State(core, self._stored(z, posterior), self._seen(features))
+    state = State(core, self.stored(z, posterior), self._seen(features))
     return state, Step(z, context, posterior)
 
   def imagine(
@@ -252,9 +252,23 @@ class TemporalVAE(nn.Module):
         frame = distribution.sample(frame_noise)
       features = self.encode(frame)
       posterior = self.posterior(features, context)
-    stored = self._stored(z, posterior)
+    stored = self.stored(z, posterior)
     state = State(core, stored, self._seen(features))
     return state, Imagined(z, context, stored, frame)
+
+  def stored(self, z: Array, posterior: DiagonalGaussian | None) -> Array:
+    """Returns z_t as the core will be given it, by `store`, [..., Z].
+
+    Args:
+      z: latents, [..., Z].
+      posterior: of the latents; only 'mean' uses it.
+    """
+    if self.store == 'sample':
+      return z
+    if self.store == 'mean':
+      return posterior.mean
+    variance = jnp.clip(self.posterior_variance.value, 0.0, 1.0)
+    return z * addressing.aligned(1.0 - variance.astype(z.dtype), z)
 
   def update_statistics(self, posterior: DiagonalGaussian) -> None:
     """Moves the running average of the posterior's variance; training only.
@@ -280,15 +294,6 @@ class TemporalVAE(nn.Module):
     if state.features_tm1 is not None:
       inputs.insert(0, state.features_tm1)
     return self.core(state.core, jnp.concatenate(inputs, axis=-1))
-
-  def _stored(self, z: Array, posterior: DiagonalGaussian | None) -> Array:
-    """Returns z as the core will be given it, [..., Z]."""
-    if self.store == 'sample':
-      return z
-    if self.store == 'mean':
-      return posterior.mean
-    variance = jnp.clip(self.posterior_variance.value, 0.0, 1.0)
-    return z * addressing.aligned(1.0 - variance.astype(z.dtype), z)
 
   def _seen(self, features: Array | None) -> Array | None:
     """Returns the features if the core sees frames, else None."""

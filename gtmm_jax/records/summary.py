@@ -13,6 +13,7 @@ from gtmm_jax.records import documents
 _SUMMARISED = ('negative_bound', 'kl_new', 'kl_predictable', 'kl_last')
 # Evaluations have these; lines of metrics do not.
 _EVALUATED_ONLY = (
+  'kl_floor',
   'retrieval_ahead',
   'retrieval_ahead_chance',
   'retrieval_free',
@@ -54,7 +55,7 @@ def by_replica(
   Args:
     evaluation: as read from `evaluation.json`, or the arrays that it is written
       from, each `[R]`: `failed_at`, and in nats `negative_bound`, `kl_new`,
-      `kl_predictable` and `kl_last`. An evaluation may also have
+      `kl_predictable` and `kl_last`. An evaluation may also have `kl_floor`,
       `retrieval_ahead`, `retrieval_free` and the chance of both (`_chance`);
       `error` and `similarity` of `dream` and `copy` (`dream_error`, ...); and,
       over all dreamed frames, `error`, `psnr` (dB) and `similarity` of `dream`,

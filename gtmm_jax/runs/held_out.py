@@ -14,6 +14,7 @@ from gtmm_jax.evaluation import (
   evaluate,
   fidelity,
   metrics,
+  perfect_read,
   retrieval,
 )
 from gtmm_jax.model import free_energy
@@ -62,6 +63,20 @@ class AtTheEnd(NamedTuple):
   episodes: episodes.EpisodeValues
 
 
+class _Evaluated(NamedTuple):
+  """An evaluation of all replicas, on the host.
+
+  Attributes:
+    values: means, by the names that records use.
+    episodes: values of single frames, leaves [R, N, T].
+    reads: of each batch, leaves [R, N / B, ...].
+  """
+
+  values: dict[str, Any]
+  episodes: episodes.EpisodeValues
+  reads: perfect_read.Moments
+
+
 class Evaluation:
   """Evaluates states of a run; compiles once, at the first call.
 
@@ -84,15 +99,21 @@ class Evaluation:
     """
     settings = self._run.settings
     sample = replica_keys(settings), settings.evaluation_episodes
-    values, frames = self._evaluate(state, train.evaluated(state), *sample)
-    quantiles = episodes.quantiles(frames)
+    values, frames, reads = self._evaluate(
+      state, train.evaluated(state), *sample
+    )
+    fitted, reported = perfect_read.halves(reads)
+    floor = perfect_read.mean_kl(reported, perfect_read.fit(fitted))
     last = None
     if settings.average:
-      last, _ = self._evaluate(state, train.last_iterate(state), *sample)
+      last = self._evaluate(state, train.last_iterate(state), *sample).values
       last = {name: last[name] for name in _OF_LAST_ITERATE}
-    return AtTheEnd(
-      {**values, 'quantiles': quantiles, 'last_iterate': last}, frames
-    )
+    more = {
+      'kl_floor': np.where(np.isnan(values['negative_bound']), np.nan, floor),
+      'quantiles': episodes.quantiles(frames),
+      'last_iterate': last,
+    }
+    return AtTheEnd({**values, **more}, frames)
 
   def on_the_way(self, state: train.TrainState) -> dict[str, Any]:
     """Returns `held_out` of a line of `metrics.jsonl`.
@@ -109,12 +130,12 @@ class Evaluation:
     """
     settings = self._run.settings
     fold = functools.partial(jax.random.fold_in, data=folds.HELD_OUT)
-    values, _ = self._evaluate(
+    values = self._evaluate(
       state,
       train.evaluated(state),
       jax.vmap(fold)(replica_keys(settings)),
       min(settings.evaluation_episodes, _ON_THE_WAY),
-    )
+    ).values
     return {
       name: value
       for name, value in values.items()
@@ -127,7 +148,7 @@ class Evaluation:
     variables: free_energy.Variables,
     keys: jax.Array,
     count: int,
-  ) -> tuple[dict[str, Any], episodes.EpisodeValues]:
+  ) -> _Evaluated:
     """Evaluates on `count` episodes, rounded up to whole batches."""
     run = self._run
     params, accuracy = self._fit_classifier()
@@ -152,19 +173,27 @@ class Evaluation:
       ),
       'predictable': np.mean(sums.totals.predictable, axis=0) / batches,
     }
-    return values, episodes.join(portions, failed_at >= 0)
+    frames, reads = zip(*portions, strict=True)
+    return _Evaluated(
+      values,
+      episodes.join(frames, failed_at >= 0),
+      jax.tree.map(lambda *parts: np.concatenate(parts, axis=1), *reads),
+    )
 
   def _add_batches(
     self, own: Any, shared: Any, batches: int
-  ) -> tuple[evaluate.EvaluationState, list[episodes.EpisodeValues]]:
-    """Returns sums over batches, and their episodes in portions of P batches.
+  ) -> tuple[evaluate.EvaluationState, list[Any]]:
+    """Evaluates batches, in portions of P; all portions are one program.
 
-    Both are of all replicas, on the host. All portions are one program.
+    Returns:
+      The last state, whose sums are over all batches, and of each portion
+      `episodes` and `reads`, leaves [R, P, ...]; all on the host.
     """
     settings, layout = self._run.settings, self._run.layout
     most = min(settings.evaluation_episodes, _PORTION)
     portion = -(-most // settings.batch_size)
-    start = evaluate.zeros(self._run.task.length, settings.batch_size, portion)
+    problem, length = self._run.problem, self._run.task.length
+    start = evaluate.zeros(problem, length, portion)
     state = replicas.scatter(
       layout,
       jax.tree.map(
@@ -176,7 +205,7 @@ class Evaluation:
     for first in range(0, batches, portion):
       count = min(portion, batches - first)
       state = self._step(state, own, shared, count)
-      latest = replicas.gather(state.episodes)
+      latest = replicas.gather((state.episodes, state.reads))
       portions.append(
         jax.tree.map(lambda leaf, count=count: leaf[:, :count], latest)
       )

@@ -80,6 +80,11 @@ def _case():
   return protocol, variables, step
 
 
+def _zeros():
+  """Returns the state before the first batch, with room for two batches."""
+  return evaluate.zeros(_case()[0].problem, 6, 2)
+
+
 @functools.cache
 def _infer(model):
   return jax.jit(functools.partial(free_energy.infer, model))
@@ -109,7 +114,7 @@ def test_batches_are_the_model_put_through_by_hand():
   protocol, variables, step = _case()
   problem = protocol.problem
   infer = _infer(problem.model)
-  state = evaluate.zeros(6, _BATCH, 2)
+  state = _zeros()
   log_likelihood, kl, masks, floors = [], [], [], []
   for index in range(3):
     state = step(state, variables, _KEY, _images())
@@ -133,7 +138,7 @@ def test_batches_are_the_model_put_through_by_hand():
 
 def test_values_of_the_latest_batches_are_kept():
   protocol, variables, step = _case()
-  state = evaluate.zeros(6, _BATCH, 2)
+  state = _zeros()
   verdicts = []
   for index in range(3):
     state = step(state, variables, _KEY, _images())
@@ -157,8 +162,56 @@ def test_values_of_the_latest_batches_are_kept():
   assert state.retrieved.free == (free == 1).sum()
 
 
+def _reads_by_hand(problem, variables):
+  """Sums over frames that come back, one at a time, of the second batch."""
+  episode, noise = _draw(problem, 1)
+  steps = _infer(problem.model)(
+    variables, episode.frames, episode.condition, noise
+  ).steps
+  # Denoised, as the core is given it.
+  z = steps.z * (1 - variables['batch_stats']['posterior_variance'])
+  expected = np.zeros((7, _LATENT))
+  for t, b in np.argwhere(episode.predictable):
+    s, m = z[episode.source[t, b], b], steps.posterior.mean[t, b]
+    log_scale = steps.posterior.log_scale[t, b]
+    expected += (s, s * s, m, m * m, m * s, np.exp(2 * log_scale), log_scale)
+  return expected
+
+
+def test_moments_of_perfect_reads_are_of_what_the_core_was_given():
+  protocol, variables, step = _case()
+  state = _zeros()
+  for _ in range(2):
+    state = step(state, variables, _KEY, _images())
+  expected = _reads_by_hand(protocol.problem, variables)
+  # Two frames of each episode repeat another.
+  np.testing.assert_array_equal(state.reads.count, [2 * _BATCH] * 2)
+  np.testing.assert_allclose(
+    [sums[1] for sums in state.reads[1:]], expected, rtol=1e-3, atol=1e-5
+  )
+
+
+def test_a_core_that_stores_no_latents_has_no_perfect_read():
+  task = PerfectRecall(4, 2)
+  model = build.temporal_vae('vrnn', _TINY, (8, 8, 1), task.length)
+  problem = Problem(model, task.sample, _BATCH)
+  variables = jax.eval_shape(
+    lambda: train.init_state(problem, train.adam(0.1), _KEY, _images())
+  )
+  variables = jax.tree.map(
+    lambda leaf: np.full(leaf.shape, 0.1, leaf.dtype),
+    {'params': variables.params, 'batch_stats': variables.batch_stats},
+  )
+  protocol = evaluate.Protocol(problem, task.prefix, task.asks)
+  state = jax.jit(functools.partial(evaluate.evaluate_batch, protocol))(
+    evaluate.zeros(problem, 6, 1), variables, _KEY, _images()
+  )
+  assert state.episodes.predictable.any()
+  assert not any(np.any(sums) for sums in state.reads)
+
+
 def test_zeros_are_sums_over_nothing():
-  state = evaluate.zeros(6, _BATCH, 2)
+  state = _zeros()
   assert state.entropy == 0
   for zero, other in zip(state.totals, metrics.zeros(6), strict=True):
     np.testing.assert_array_equal(zero, other)
@@ -194,7 +247,7 @@ def test_generated_frames_see_nothing_of_what_they_are_to_be():
 
 def test_retrieval_is_tallied_over_batches():
   _, variables, step = _case()
-  state = evaluate.zeros(6, _BATCH, 2)
+  state = _zeros()
   for _ in range(4):
     state = step(state, variables, _KEY, _images())
   tally = state.retrieved
@@ -223,7 +276,7 @@ def test_views_are_measured_and_not_retrieved():
   }
   protocol = evaluate.Protocol(problem, 4, 'view')
   step = jax.jit(functools.partial(evaluate.evaluate_batch, protocol))
-  state = step(evaluate.zeros(6, _BATCH, 2), variables, _KEY, _images())
+  state = step(_zeros(), variables, _KEY, _images())
   assert state.entropy == 0
   assert state.retrieved == retrieval.zeros()
   assert (state.episodes.retrieved_ahead[0] == -1).all()
@@ -241,7 +294,7 @@ def test_running_averages_stand_in_for_batch_statistics():
   protocol, variables, step = _case()
   problem = protocol.problem
   before = jax.tree.map(np.array, variables)
-  state = step(evaluate.zeros(6, _BATCH, 2), variables, _KEY, _images())
+  state = step(_zeros(), variables, _KEY, _images())
   # They are read, not moved, and what is read counts.
   jax.tree.map(np.testing.assert_array_equal, before, variables)
   assert 'batch_stats' not in state._fields
@@ -249,7 +302,7 @@ def test_running_averages_stand_in_for_batch_statistics():
     doubled = jax.tree.map(lambda x: 2 * x, averages)
     other = {**variables['batch_stats'], name: doubled}
     moved = step(
-      evaluate.zeros(6, _BATCH, 2),
+      _zeros(),
       {**variables, 'batch_stats': other},
       _KEY,
       _images(),
@@ -276,10 +329,8 @@ def test_entropy_is_the_floor_of_the_negative_log_likelihood():
   protocol, variables, step = _case()
   images = _images()
   binary = images._replace(pixels=images.pixels // 128 * np.uint8(255))
-  assert (
-    step(evaluate.zeros(6, _BATCH, 2), variables, _KEY, binary).entropy == 0
-  )
-  state = step(evaluate.zeros(6, _BATCH, 2), variables, _KEY, images)
+  assert step(_zeros(), variables, _KEY, binary).entropy == 0
+  state = step(_zeros(), variables, _KEY, images)
   frames = _draw(protocol.problem, 0)[0].frames
   # Black and white pixels have none, 0 log 0 included.
   assert (_entropy(frames)[..., :2, :, :] == 0).all()
@@ -291,7 +342,7 @@ def test_entropy_is_the_floor_of_the_negative_log_likelihood():
 
 def test_batches_and_replicas_have_their_own_episodes():
   _, variables, step = _case()
-  fresh = evaluate.zeros(6, _BATCH, 2)
+  fresh = _zeros()
   one = step(fresh, variables, _KEY, _images())
   again = step(fresh, variables, _KEY, _images())
   np.testing.assert_array_equal(one.totals.kl, again.totals.kl)
@@ -317,8 +368,8 @@ def test_episodes_are_none_that_training_draws():
 
 def test_images_are_those_that_are_passed():
   _, variables, step = _case()
-  one = step(evaluate.zeros(6, _BATCH, 2), variables, _KEY, _images(0))
-  other = step(evaluate.zeros(6, _BATCH, 2), variables, _KEY, _images(1))
+  one = step(_zeros(), variables, _KEY, _images(0))
+  other = step(_zeros(), variables, _KEY, _images(1))
   assert one.entropy != other.entropy
 
 

@@ -154,12 +154,12 @@ def trained_and_evaluated(problem, task, key, images):
   after = train.train_step(problem, recipe, before, key, images)
   sums = evaluate.evaluate_batch(
     evaluate.Protocol(problem, task.prefix, task.asks, binarize=True),
-    state=evaluate.zeros(task.length, _BATCH, 2),
+    state=evaluate.zeros(problem, task.length, 2),
     variables={'params': after.params, 'batch_stats': after.batch_stats},
     key=key,
     images=images,
   )
-  return before, after, evaluate.zeros(task.length, _BATCH, 2), sums
+  return before, after, evaluate.zeros(problem, task.length, 2), sums
 
 
 def check_model(names, model, name, preset=_TINY):

@@ -190,6 +190,9 @@ def test_a_run_leaves_records_checkpoints_and_figures(whole):
   assert ['held_out' in line for line in lines] == [False, True] * 2
   held_out = lines[3]['held_out']
   assert held_out['episodes'] == 6
+  # Between the halves of three batches; during training there are too few.
+  assert np.shape(evaluation['kl_floor']) == (2,)
+  assert min(evaluation['kl_floor']) > 0 and 'kl_floor' not in held_out
   for name in ('negative_bound', 'kl_new', 'kl_predictable', 'retrieval_free'):
     assert len(held_out[name]) == 2
   # The same state on other episodes, which tell of the same model.
