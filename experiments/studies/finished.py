@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from gtmm_jax import records
-from gtmm_jax.process import jax_settings
+from gtmm_jax.runs import workdirs
 from gtmm_jax.runs.settings import may_differ
 from studies.cell_records import Cell
 from studies.results_file import REMEDY, Records
@@ -58,9 +58,7 @@ def _require_same(
   file: pathlib.Path, cell: Cell, run: Mapping[str, Any]
 ) -> None:
   """Raises `ValueError` if a record is of a run with other settings."""
-  now = jax_settings.BEFORE | cell.config['settings']
-  was = cell.config.get('option_defaults', {}) | jax_settings.BEFORE
-  was |= run['settings']
+  was, now = workdirs.comparable(run['settings'], cell.config)
   if run['step'] > cell.steps:
     raise ValueError(
       f'{file} has {cell.name} after {run["step"]:,} steps, more than the '

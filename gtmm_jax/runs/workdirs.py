@@ -82,7 +82,7 @@ def require(workdir: pathlib.Path, steps: int, new: dict[str, Any]) -> None:
     raise ValueError(
       f'{workdir}/config.json is not that of a run. Name another --workdir.'
     )
-  was, now = _comparable(old['settings'], new)
+  was, now = comparable(old['settings'], new)
   records.require_same_settings(
     {**was, 'data': old['data']['checksum']},
     {**now, 'data': new['data']['checksum']},
@@ -113,19 +113,19 @@ def horizon(workdir: pathlib.Path) -> int | None:
   return recorded if isinstance(recorded, int) else None
 
 
-def _comparable(
+def comparable(
   old: dict[str, Any], new: dict[str, Any]
 ) -> tuple[dict[str, Any], dict[str, Any]]:
-  """Returns the settings of a workdir and the new ones, with the same names.
+  """Returns the settings of a record and the new ones, with the same names.
 
-  A setting that is younger than the workdir has its default there. Workdirs of
+  A setting that is younger than the record has its default there. Workdirs of
   earlier versions have options of other cores, which are left out.
 
   Args:
-    old: settings of the workdir.
+    old: settings of a workdir, or of a record made from one.
     new: content of `config.json` with the new settings.
   """
-  now = jax_settings.BEFORE | new['settings']
+  now = jax_settings.BEFORE | _BEFORE | new['settings']
   was = new['option_defaults'] | jax_settings.BEFORE | _BEFORE | old
   foreign = {*_ONCE_OF_ALL} - {*now}
   # A task's sizes are None for other tasks, or missing if the program has none.

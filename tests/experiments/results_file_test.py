@@ -77,7 +77,7 @@ def test_a_setting_that_is_younger_than_the_record_had_its_default():
 @pytest.mark.parametrize(
   'cell, words',
   [
-    (_cell('a', batch_size=3), r'a with other settings: batch_size \(not set'),
+    (_cell('a', batch_size=3), r'a with other settings: batch_size \(None in'),
     (_cell('a', steps=2), 'a after 3 steps, more than the 2 asked for'),
     (_cell('b'), 'a, which is no cell of the grid'),
   ],
