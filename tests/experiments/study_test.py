@@ -13,11 +13,9 @@ from unittest import mock
 
 import numpy as np
 import pytest
-from absl import flags
-from absl.testing import flagsaver
 
+import program_flags
 import study
-from gtmm_jax.process import command
 from gtmm_jax.runs import workdirs
 from studies import grid_file, outcomes
 
@@ -28,11 +26,14 @@ _CONFIG = """
 import json, os, pathlib, shlex, signal, sys, time
 import numpy as np
 from gtmm_jax import records
+from gtmm_jax.runs import workdirs
 
 def config(flags):
   given = flags.get('data', 'bundled')
   return {
-    'settings': {'task': flags['task'], 'model': flags['model'],
+    # With all settings that earlier runs did not record.
+    'settings': {**workdirs._BEFORE,
+                 'task': flags['task'], 'model': flags['model'],
                  'steps': int(flags['steps']),
                  'seed': int(flags.get('seed', 0)), 'device_megabytes': None},
     'option_defaults': {},
@@ -133,30 +134,23 @@ def _block(models, tasks=('perfect_recall', 'navigation'), seeds=(), **flags):
 @pytest.fixture(scope='module', autouse=True)
 def _flags():
   """Defines the flags of study.py."""
-  before = set(flags.FLAGS)
-  study.define_flags()
-  yield
-  for name in set(flags.FLAGS) - before:
-    delattr(flags.FLAGS, name)
+  with program_flags.defined(study.define_flags):
+    yield
 
 
 def _study(folder, grid, *words):
   """Runs study.py in this process, with the stand-ins; returns its results."""
   _write_stand_ins(folder, _RUN)
-  arguments = ['study.py', f'--grid={grid}', *words]
-  out, err, code = io.StringIO(), io.StringIO(), 0
+  out, err = io.StringIO(), io.StringIO()
   with (
     contextlib.chdir(folder),
     contextlib.redirect_stdout(out),
     contextlib.redirect_stderr(err),
-    flagsaver.flagsaver(),
     mock.patch.object(study, '_RUN', folder / 'run.py'),
-    mock.patch.object(sys, 'argv', arguments),
   ):
-    try:
-      study.main(command.parse_flags(arguments))
-    except SystemExit as ended:
-      code = ended.code
+    code = program_flags.exit_code(
+      ['study.py', f'--grid={grid}', *words], study.main
+    )
   return _completed(code, out.getvalue(), err.getvalue())
 
 
