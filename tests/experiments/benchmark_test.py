@@ -9,15 +9,12 @@ import sys
 import jax
 import numpy as np
 import pytest
-from absl import flags
-from absl.testing import flagsaver
 
 import benchmark
 import data_sources
 import program_flags
 from benchmarking import parameter_counts
 from gtmm_jax import presets
-from gtmm_jax.process import command
 
 _ROOT = pathlib.Path(__file__).resolve().parents[2]
 _PROGRAM = _ROOT / 'experiments' / 'benchmark.py'
@@ -261,11 +258,8 @@ def test_models_have_about_as_many_parameters(
 @pytest.fixture(scope='module')
 def defined():
   """Defines the flags of benchmark.py in this process."""
-  before = set(flags.FLAGS)
-  benchmark.define_flags()
-  yield
-  for name in set(flags.FLAGS) - before:
-    delattr(flags.FLAGS, name)
+  with program_flags.defined(benchmark.define_flags):
+    yield
 
 
 @pytest.mark.parametrize(('words', 'told'), _MISTAKES.items())
@@ -279,13 +273,7 @@ def test_mistake_is_one_line_that_says_what_is_allowed(
     *words.split(' '),
   ]
   monkeypatch.chdir(tmp_path)
-  monkeypatch.setattr(sys, 'argv', arguments)
-  with flagsaver.flagsaver(), pytest.raises(SystemExit) as ended:
-    benchmark.main(command.parse_flags(arguments))
-  out, err = capsys.readouterr()
-  assert (ended.value.code, out) == (2, '')
-  assert err.startswith('benchmark.py: ') and err.count('\n') == 1
-  assert told in err
+  assert told in program_flags.refused(capsys, arguments, benchmark.main)
   assert list(tmp_path.iterdir()) == []
 
 

@@ -16,12 +16,21 @@ import numpy as np
 import pytest
 
 import own_episodes
+import program_flags
 import run_settings
 import shared_programs
 import show_task
 from gtmm_jax import checkpoints, figures, presets, records, replicas
 from gtmm_jax.model import build
-from gtmm_jax.runs import own_frames, pictures, prepare, results, session
+from gtmm_jax.runs import (
+  own_frames,
+  pictures,
+  prepare,
+  program,
+  results,
+  session,
+)
+from gtmm_jax.runs.kinds import BUILT_IN
 from gtmm_jax.tasks import frames
 from gtmm_jax.tasks.sources.dataset import DataError
 
@@ -288,9 +297,9 @@ def test_a_file_that_is_cut_under_a_run_ends_the_program_in_one_line(
       'device_megabytes': _ROOM,
       'workdir': workdir,
     }
-    program = ROOT / 'experiments' / 'run.py'
+    run = ROOT / 'experiments' / 'run.py'
     return subprocess.Popen(
-      [sys.executable, program, *(f'--{k}={v}' for k, v in flags.items())],
+      [sys.executable, run, *(f'--{k}={v}' for k, v in flags.items())],
       stdout=subprocess.PIPE,
       stderr=subprocess.PIPE,
       text=True,
@@ -459,22 +468,20 @@ def test_a_file_is_read_after_the_flags_were_right(
     _prepare(colour, colour)
 
 
-def test_the_program_takes_the_flags(tmp_path, colour):
-  program = ROOT / 'experiments' / 'run.py'
+def test_the_program_takes_the_flags(tmp_path, colour, capsys):
   flags = {
     'task': 'frames',
     'data': f'files:{colour}',
     'device_megabytes': 0.001,
     'workdir': tmp_path / 'run',
   }
-  result = subprocess.run(
-    [sys.executable, program, *(f'--{k}={v}' for k, v in flags.items())],
-    capture_output=True,
-    text=True,
-    check=False,
-  )
-  assert result.returncode == 2 and result.stdout == ''
-  assert 'room for 0.001' in result.stderr and result.stderr.count('\n') == 1
+  with program_flags.defined(program.define_flags):
+    said = program_flags.refused(
+      capsys,
+      ['run.py', *(f'--{name}={value}' for name, value in flags.items())],
+      lambda _: program.run(BUILT_IN),
+    )
+  assert 'room for 0.001' in said
   assert os.listdir(tmp_path) == []
 
 

