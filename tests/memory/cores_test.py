@@ -46,12 +46,21 @@ def fresh(core: nn.RNNCellBase, *batch: int):
   return core.initialize_carry(KEY, (*batch, WIDTH))
 
 
+@functools.cache
+def forms(core: nn.RNNCellBase):
+  """Returns the shapes of the parameters, and of a context without batch."""
+  (_, context), variables = jax.eval_shape(
+    core.init_with_output, KEY, fresh(core), jnp.zeros(WIDTH)
+  )
+  return variables, context.shape
+
+
 def random_parameters(core: nn.RNNCellBase, scale: float = 1.0) -> dict:
   """Draws parameters of the right shapes, Gaussian with deviation `scale`."""
   generator = np.random.default_rng(0)
-  shapes = jax.eval_shape(core.init, KEY, fresh(core), jnp.zeros(WIDTH))
   return jax.tree.map(
-    lambda x: (scale * generator.normal(size=x.shape)).astype(x.dtype), shapes
+    lambda x: (scale * generator.normal(size=x.shape)).astype(x.dtype),
+    forms(core)[0],
   )
 
 
@@ -435,18 +444,15 @@ def compiled_slope(core, variables, inputs, weights, directions):
   return jax.jvp(total, (variables, inputs), directions)[1]
 
 
-def summed_by(core, variables, inputs):
+def summed_by(core, inputs):
   """Draws weights of all contexts, for `random_sum`."""
-  found = jax.eval_shape(
-    core.apply, variables, fresh(core, *inputs.shape[1:-1]), inputs[0]
-  )
-  shape = (len(inputs), *found[1].shape)
+  shape = (*inputs.shape[:-1], *forms(core)[1])
   return np.random.default_rng(7).normal(size=shape).astype(np.float32)
 
 
 def gradients(core, variables, inputs):
   """Differentiates a random sum of contexts by parameters and inputs."""
-  weights = summed_by(core, variables, inputs)
+  weights = summed_by(core, inputs)
   return jax.device_get(compiled_gradients(core, variables, inputs, weights))
 
 
@@ -506,7 +512,7 @@ def test_a_bare_core_has_forward_derivatives(name, long_inputs):
   """Compares them with the gradient along a direction."""
   core = CORES[name]
   variables = random_parameters(core, 0.3)
-  weights = summed_by(core, variables, long_inputs)
+  weights = summed_by(core, long_inputs)
   directions = jax.tree.map(np.cos, (variables, long_inputs))
   slope = compiled_slope(core, variables, long_inputs, weights, directions)
   found = gradients(core, variables, long_inputs)
@@ -563,11 +569,13 @@ def plain_scan(step, weights, carry, inputs):
 
 def refusal(core, shape, carry=None) -> str:
   """Returns the message of a first call, which comes before compiling."""
+
+  def call(inputs):
+    first = core.initialize_carry(KEY, shape) if carry is None else carry
+    return core.init(KEY, first, inputs)
+
   with pytest.raises(ValueError) as e:
-    carry = fresh(core, *shape[:-1]) if carry is None else carry
-    jax.eval_shape(
-      core.init, KEY, carry, jax.ShapeDtypeStruct(shape, jnp.float32)
-    )
+    jax.eval_shape(call, jax.ShapeDtypeStruct(shape, jnp.float32))
   return str(e.value)
 
 

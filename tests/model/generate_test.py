@@ -2,6 +2,7 @@
 
 import dataclasses
 import functools
+import itertools
 
 import jax
 import jax.numpy as jnp
@@ -23,10 +24,9 @@ _TINY = dataclasses.replace(
   attention_size=8,
 )
 # Every core, and every store with and without a core that sees frames.
+_STORES = ('sample', 'mean', 'denoised')
 _CASES = [(name, 'sample') for name in presets.MODELS] + [
-  (name, store)
-  for name in ('vrnn', 'introspective')
-  for store in ('mean', 'denoised')
+  (name, store) for name in ('vrnn', 'introspective') for store in _STORES[1:]
 ]
 _cases = pytest.mark.parametrize(('name', 'store'), _CASES)
 _VARIANCE = np.array([0.0, 0.3, 0.8, 1.5], np.float32)
@@ -73,33 +73,51 @@ def _case(name, store):
   )
 
 
-def _by_hand(model, variables, prefix, condition, noise, frame_noise):
-  """Dreams by calling the model's parts one after another, step by step."""
+@functools.cache
+def _parts(name, store):
+  """Compiles a model's parts: of the core, of a frame, and of a dreamed one."""
+  model, variables, _ = _case(name, store)
   parts = model.bind(variables)
+
+  def see(frame, context):
+    features = parts.posterior_map.encode(frame, False)
+    return features, parts.posterior_map(features, context)
+
+  def dream(context, noise):
+    prior = parts.prior_map(context)
+    z = prior.mean + jnp.exp(prior.log_scale) * noise
+    return z, parts.observation_map(z, context, False).mean
+
+  return tuple(
+    jax.jit(lambda *inputs, part=part: part(*inputs))
+    for part in (parts.core, see, dream)
+  )
+
+
+def _by_hand(name, store, prefix, condition, noise, frame_noise):
+  """Dreams by calling the model's parts one after another, step by step."""
+  model, *_ = _case(name, store)
+  core, see, dream = _parts(name, store)
   batch = prefix.shape[1]
   stored = np.zeros((batch, _LATENT))
   features = np.zeros((batch, 2 * _LATENT))
   width = 2 * _LATENT if model.core_sees_frames else 0
-  carry = parts.core.initialize_carry(
+  carry = model.core.initialize_carry(
     jax.random.key(0), (batch, width + _LATENT + condition.shape[-1])
   )
   frames, latents, given = [], [], []
   for t in range(condition.shape[0]):
     inputs = [features[:, :width], stored, condition[t]]
-    inputs = jnp.concatenate(inputs, axis=-1, dtype=jnp.float32)
-    carry, context = parts.core(carry, inputs)
+    inputs = np.concatenate(inputs, axis=-1, dtype=np.float32)
+    carry, context = core(carry, inputs)
     if t < len(prefix):
-      features = parts.posterior_map.encode(prefix[t], False)
-      posterior = parts.posterior_map(features, context)
+      features, posterior = see(prefix[t], context)
       z = posterior.mean + np.exp(posterior.log_scale) * noise[t]
     else:
-      prior = parts.prior_map(context)
-      z = prior.mean + np.exp(prior.log_scale) * noise[t]
-      frame = parts.observation_map(z, context, False).mean
+      z, frame = dream(context, noise[t])
       if frame_noise is not None:
-        frame = (frame_noise[t - len(prefix)] < frame).astype(jnp.float32)
-      features = parts.posterior_map.encode(frame, False)
-      posterior = parts.posterior_map(features, context)
+        frame = np.float32(frame_noise[t - len(prefix)] < frame)
+      features, posterior = see(frame, context)
       frames.append(frame)
       latents.append(z)
     stored = {
@@ -117,14 +135,14 @@ def _by_hand(model, variables, prefix, condition, noise, frame_noise):
   [(*case, True) for case in _CASES] + [('vrnn', 'sample', False)],
 )
 def test_dream_is_a_plain_loop_of_the_parts(name, store, draws):
-  model, variables, dream = _case(name, store)
+  _, variables, dream = _case(name, store)
   *inputs, frame_noise = _data(2)
   if not draws:
     frame_noise = None
   result = dream(variables, *inputs, frame_noise)
   # What nothing needs to see is not drawn: frames are then means.
   drawn = frame_noise if _sees_frames(name, store) else None
-  frames, z, given, last, carry = _by_hand(model, variables, *inputs, drawn)
+  frames, z, given, last, carry = _by_hand(name, store, *inputs, drawn)
   close = functools.partial(np.testing.assert_allclose, rtol=1e-4, atol=1e-5)
   close(result.frames, frames)
   close(result.z, z)
@@ -197,7 +215,9 @@ def test_noise_and_condition_reach_no_earlier_step(name, store):
       assert (before.z[first:] != after.z[first:]).any(axis=(1, 2)).all()
 
 
-@_cases
+@pytest.mark.parametrize(
+  ('name', 'store'), [*itertools.product(['vrnn', 'introspective'], _STORES)]
+)
 def test_frames_are_drawn_only_for_those_who_see_them(name, store):
   _, variables, dream = _case(name, store)
   *inputs, frame_noise = _data(6)
@@ -225,30 +245,27 @@ def test_state_goes_on_where_the_dream_ended(name, store):
   short = dream(variables, prefix, condition[:-1], noise[:-1], frame_noise[:-1])
   for all_of_it, start in zip(whole[:3], short[:3], strict=True):
     np.testing.assert_allclose(all_of_it[:-1], start, rtol=1e-5, atol=1e-6)
-  state, last = model.apply(
-    variables,
-    short.state,
-    condition[-1],
-    noise[-1],
-    frame_noise[-1],
-    method='imagine',
+  state, last = jax.jit(functools.partial(model.apply, method='imagine'))(
+    variables, short.state, condition[-1], noise[-1], frame_noise[-1]
   )
   close = functools.partial(np.testing.assert_allclose, rtol=1e-4, atol=1e-5)
   close(whole.z[-1], last.z)
   jax.tree.map(close, whole.state, state)
 
 
-@pytest.mark.parametrize('watched', [1, _LENGTH - 1])
-def test_prefix_may_be_one_frame_or_all_but_one(watched):
-  for name, store in (('vrnn', 'sample'), ('introspective', 'mean')):
-    model, variables, dream = _case(name, store)
-    _, condition, noise, _ = _data(8)
-    prefix = np.random.default_rng(9).uniform(size=(watched, _BATCH, 8, 8, 1))
-    prefix = prefix.astype(np.float32)
-    result = dream(variables, prefix, condition, noise)
-    expected = _by_hand(model, variables, prefix, condition, noise, None)
-    for one, other in zip(result[:3], expected[:3], strict=True):
-      np.testing.assert_allclose(one, other, rtol=1e-4, atol=1e-5)
+@pytest.mark.parametrize(
+  ('watched', 'name', 'store'),
+  [(1, 'introspective', 'mean'), (_LENGTH - 1, 'vrnn', 'sample')],
+)
+def test_prefix_may_be_one_frame_or_all_but_one(watched, name, store):
+  _, variables, dream = _case(name, store)
+  _, condition, noise, _ = _data(8)
+  prefix = np.random.default_rng(9).uniform(size=(watched, _BATCH, 8, 8, 1))
+  prefix = prefix.astype(np.float32)
+  result = dream(variables, prefix, condition, noise)
+  expected = _by_hand(name, store, prefix, condition, noise, None)
+  for one, other in zip(result[:3], expected[:3], strict=True):
+    np.testing.assert_allclose(one, other, rtol=1e-4, atol=1e-5)
 
 
 @pytest.mark.parametrize('watched', [0, _LENGTH, _LENGTH + 1])
@@ -276,8 +293,9 @@ def test_colour_frames_of_the_digit_networks():
     lambda leaf: rng.uniform(0.0, 0.2, leaf.shape).astype(np.float32), shapes
   )
   dream = jax.jit(functools.partial(generate.continue_episode, model))
-  means = dream(variables, prefix, condition, noise).frames
   shape = (_DREAMED, _BATCH, 8, 8, 3)
+  no_noise = np.zeros(shape, np.float32)
+  means = dream(variables, prefix, condition, noise, no_noise).frames
   assert means.shape == shape
   assert np.isfinite(means).all()
   frame_noise = rng.normal(size=shape).astype(np.float32)
