@@ -48,23 +48,31 @@ def _keys(count):
   )
 
 
+_step = functools.partial(train.train_step, _problem(), _RECIPE)
+_initialise = functools.partial(train.init_state, _problem(), _RECIPE)
+
+
 @functools.cache
-def _programs(layout):
-  """Compiles initialisation and training once for each layout."""
-  problem = _problem()
-  step = functools.partial(train.train_step, problem, _RECIPE)
-  initialise = functools.partial(train.init_state, problem, _RECIPE)
-  return replicas.lift(layout, initialise, (0, None)), replicas.repeat(
-    layout, step
-  )
+def _fresh():
+  """Returns the first states of four replicas, [4, ...], each made alone."""
+  initialise = jax.jit(_initialise)
+  states = [jax.device_get(initialise(key, _images())) for key in _keys(4)]
+  return jax.tree.map(lambda *leaves: np.stack(leaves), *states)
+
+
+@functools.cache
+def _advance(layout):
+  """Compiles training once for each layout."""
+  return replicas.repeat(layout, _step)
 
 
 def _train(layout, portions):
   """Trains R tiny models for portions of steps; returns states [R, ...]."""
-  initialise, advance = _programs(layout)
+  advance = _advance(layout)
   own = replicas.scatter(layout, _keys(layout.replicas))
   shared = replicas.broadcast(layout, _images())
-  state = initialise(own, shared)
+  first = jax.tree.map(lambda leaf: leaf[: layout.replicas], _fresh())
+  state = replicas.scatter(layout, first)
   for count in portions:
     state = advance(state, own, shared, count)
   return replicas.gather(state)
@@ -86,12 +94,11 @@ def _assert_same(got, wanted, rtol=0.0):
 @pytest.fixture(scope='module')
 def alone():
   """Trains four replicas, each by itself without lifting."""
-  problem = _problem()
   images = jax.tree.map(jnp.asarray, _images())
   states = []
-  step = jax.jit(functools.partial(train.train_step, problem, _RECIPE))
-  for key in _keys(4):
-    state = train.init_state(problem, _RECIPE, key, images)
+  step = jax.jit(_step)
+  for r, key in enumerate(_keys(4)):
+    state = jax.tree.map(lambda leaf, r=r: leaf[r], _fresh())
     for _ in range(3):
       state = step(state, key, images)
     states.append(state)
@@ -108,6 +115,15 @@ def test_every_layout_trains_each_replica_as_if_it_were_alone(
   got = _train(_layout(devices, per_device, loops), [3])
   _assert_same(got, alone, rtol=2e-5)
   assert np.all(got.step == 3)
+
+
+@pytest.mark.parametrize('devices, per_device', [(2, 2), (4, 1)])
+def test_every_layout_begins_as_if_each_replica_were_alone(devices, per_device):
+  layout = _layout(devices, per_device)
+  state = replicas.lift(layout, _initialise, (0, None))(
+    replicas.scatter(layout, _keys(4)), replicas.broadcast(layout, _images())
+  )
+  _assert_same(replicas.gather(state), _fresh(), rtol=2e-5)
 
 
 def test_replicas_differ_from_one_another(alone):
@@ -128,23 +144,20 @@ def test_portions_of_steps_change_no_bit():
 
 
 def test_pmap_of_vmap_equals_jit_of_vmap_with_a_sharded_replica_axis():
-  problem = _problem()
   mesh = jax.sharding.Mesh(np.array(jax.devices()[:4]), ('replica',))
   spec = jax.sharding.PartitionSpec
   split = jax.sharding.NamedSharding(mesh, spec('replica'))
   images = jax.device_put(_images(), jax.sharding.NamedSharding(mesh, spec()))
-  keys = jax.device_put(_keys(4), split)
+  state, keys = jax.device_put((_fresh(), _keys(4)), split)
 
   @jax.jit
-  @functools.partial(jax.vmap, in_axes=(0, None))
-  def sharded(key, images):
-    state = train.init_state(problem, _RECIPE, key, images)
-    step = functools.partial(train.train_step, problem, _RECIPE)
+  @functools.partial(jax.vmap, in_axes=(0, 0, None))
+  def sharded(state, key, images):
     return jax.lax.fori_loop(
-      0, 3, lambda _, state: step(state, key, images), state
+      0, 3, lambda _, state: _step(state, key, images), state
     )
 
-  state = sharded(keys, images)
+  state = sharded(state, keys, images)
   _assert_same(
     _train(_layout(4, 1), [3]), jax.tree.map(np.asarray, state), rtol=2e-5
   )

@@ -75,12 +75,14 @@ _draw = jax.jit(_PROBLEM.draw)
 _objective = jax.jit(functools.partial(train.objective, _PROBLEM))
 
 
+_init = jax.jit(functools.partial(train.init_state, _PROBLEM, _RECIPE))
+
+
 @functools.cache
 def _compiled():
   """Returns a fresh state and the compiled step."""
-  init = jax.jit(functools.partial(train.init_state, _PROBLEM, _RECIPE))
   step = jax.jit(functools.partial(train.train_step, _PROBLEM, _RECIPE))
-  return init(_KEY, _IMAGES), step
+  return _init(_KEY, _IMAGES), step
 
 
 def _same(one, other):
@@ -198,7 +200,8 @@ def test_steps_are_those_of_a_plain_training_step():
   model = _PROBLEM.model.clone(store='sample')
   problem = dataclasses.replace(_PROBLEM, model=model)
   step = jax.jit(functools.partial(train.train_step, problem, _RECIPE))
-  state = train.init_state(problem, _RECIPE, _KEY, _IMAGES)
+  init = jax.jit(functools.partial(train.init_state, problem, _RECIPE))
+  state = init(_KEY, _IMAGES)
   plain = plain_training.begin(state.params, state.batch_stats)
   plain_step = jax.jit(
     functools.partial(plain_training.train_step, problem, _RECIPE)
@@ -297,11 +300,10 @@ def test_run_is_a_function_of_seed_replica_and_step():
 
 
 def test_initial_parameters_depend_on_the_replica():
-  init = jax.jit(
-    lambda key: train.init_state(_PROBLEM, _RECIPE, key, _IMAGES).params
+  other_key = jax.random.fold_in(jax.random.key(7), 1)
+  one, again, other = (
+    _init(key, _IMAGES).params for key in (_KEY, _KEY, other_key)
   )
-  one, again = init(_KEY), init(_KEY)
-  other = init(jax.random.fold_in(jax.random.key(7), 1))
   assert _same(one, again)
   kernels = [one['core']['controller'], other['core']['controller']]
   assert not np.array_equal(kernels[0]['kernel'], kernels[1]['kernel'])

@@ -233,7 +233,7 @@ def test_reads_of_as_many_slots_as_there_are_equal_reads_of_all(inputs):
       states, contexts = scan(core, variables, inputs)
       return (weights * contexts).sum(), (states, contexts)
 
-    gradient = jax.value_and_grad(total, (0, 1), has_aux=True)
+    gradient = jax.jit(jax.value_and_grad(total, (0, 1), has_aux=True))
     return gradient(variables, jnp.asarray(inputs, jnp.float32))
 
   expected = run(every)
@@ -274,14 +274,13 @@ def test_what_is_not_chosen_has_no_gradient():
 
   def total(memory, keys, following):
     asked = lookup._replace(following=following)
-    reads, _ = mixed_reads.read_some(memory, keys, asked, jnp.ones(16, bool), 2)
-    return jnp.square(reads).sum()
+    mask = jnp.ones(16, bool)
+    reads, weights = mixed_reads.read_some(memory, keys, asked, mask, 2)
+    return jnp.square(reads).sum(), weights
 
-  of_memory, of_keys, of_following = jax.grad(total, (0, 1, 2))(
-    memory, keys, lookup.following
-  )
-  _, weights = mixed_reads.read_some(
-    memory, keys, lookup, jnp.ones(16, bool), 2
+  gradient = jax.jit(jax.grad(total, (0, 1, 2), has_aux=True))
+  (of_memory, of_keys, of_following), weights = jax.device_get(
+    gradient(memory, keys, lookup.following)
   )
   chosen = np.any(weights > 0, 0)
   assert 2 <= chosen.sum() <= 8
@@ -297,18 +296,19 @@ def test_what_is_not_chosen_has_no_gradient():
 
 def test_by_slot_turns_ages_and_back():
   random = np.random.default_rng(5)
-  x = jnp.asarray(random.normal(size=(6, 2, 4)), jnp.float32)
-  weights = jnp.asarray(random.normal(size=x.shape), jnp.float32)
-  stored = jnp.array([0, 1, 3, 4, 5, 11])
-  found = mixed_reads.by_slot(x, stored)
-  gradient = jax.grad(
-    lambda x: (weights * mixed_reads.by_slot(x, stored)).sum()
-  )(x)
+  x = random.normal(size=(6, 2, 4)).astype(np.float32)
+  weights = random.normal(size=x.shape).astype(np.float32)
+  stored = np.array([0, 1, 3, 4, 5, 11])
+  by_slot = jax.jit(mixed_reads.by_slot)
+  found = np.asarray(by_slot(x, stored))
+  gradient = np.asarray(
+    jax.grad(lambda x: (weights * by_slot(x, stored)).sum())(x)
+  )
   for b, head, slot in itertools.product(range(6), range(2), range(4)):
     age = (int(stored[b]) - 1 - slot) % 4
     assert found[b, head, slot] == x[b, head, age]
     assert gradient[b, head, age] == weights[b, head, slot]
-  np.testing.assert_array_equal(mixed_reads.by_slot(found, stored), x)
+  np.testing.assert_array_equal(by_slot(found, stored), x)
 
 
 def reads_at_the_start(inputs, top_k=0, without=()) -> jax.Array:

@@ -57,9 +57,13 @@ def _written(*arguments):
 
 
 def _loss(scan, weights, carry, inputs):
+  return _loss_and_outputs(scan, weights, carry, inputs)[0]
+
+
+def _loss_and_outputs(scan, weights, carry, inputs):
   (hidden, count), made = scan(_step, weights, carry, inputs)
   total = jnp.sin(made['made']).sum() + (made['hidden'] ** 2).sum()
-  return total + hidden.sum() * count
+  return total + hidden.sum() * count, ((hidden, count), made)
 
 
 @pytest.mark.parametrize('rows', [(), (_ROWS,), (2, _ROWS)])
@@ -69,13 +73,14 @@ def test_values_and_gradients_are_those_of_a_plain_scan(rows):
     results = [
       jax.jit(
         jax.value_and_grad(
-          functools.partial(_loss, scan), argnums=(0, 1, 2), allow_int=True
+          functools.partial(_loss_and_outputs, scan),
+          argnums=(0, 1, 2),
+          has_aux=True,
+          allow_int=True,
         )
       )(*arguments)
       for scan in (_plain, _written)
     ]
-    outputs = [scan(_step, *arguments) for scan in (_plain, _written)]
-  jax.tree.map(_close, *outputs)
 
   def compare(one, other):
     assert one.dtype == other.dtype
@@ -102,13 +107,14 @@ def test_it_may_be_batched():
         lambda floats: _loss(scan, {**floats, **rest}, carry, inputs)
       )(floats)
 
-    found = jax.vmap(functools.partial(gradient, _written))(many)
+    found = jax.jit(jax.vmap(functools.partial(gradient, _written)))(many)
+    plain = jax.jit(functools.partial(gradient, _plain))
     for index in range(2):
       own = jax.tree.map(lambda leaf, i=index: leaf[i], many)
       jax.tree.map(
         lambda one, other, i=index: _close(one[i], other),
         found,
-        gradient(_plain, own),
+        plain(own),
       )
 
 
