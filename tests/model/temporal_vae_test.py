@@ -75,6 +75,7 @@ def _model(name, store, core=None):
   return model if core is None else model.clone(core=core)
 
 
+@functools.cache
 def _variables(model, condition_size=_CONDITION):
   """Draws every parameter; the running average is `_VARIANCE`."""
   first = [x[0] for x in _data(condition_size=condition_size)]
@@ -113,22 +114,25 @@ def _with_prior(model, variables, step):
 
 @functools.cache
 def _case(name, store):
-  """Returns a model, its variables, and a step and a loop, compiled."""
+  """Returns a model, its variables, a compiled step and a loop over it."""
   model = _model(name, store)
   variables = _variables(model)
+  encode = jax.jit(functools.partial(model.apply, method='encode'))
 
   @jax.jit
   def step(*args):
     state, observed = model.apply(variables, *args, method='observe')
     return state, _with_prior(model, variables, observed)
 
-  @jax.jit
   def run(frames, condition, noise):
-    features = model.apply(variables, frames, method='encode')
-    state, observed = free_energy.scan_steps(
-      model, variables, None, features, condition, noise
+    features, steps = encode(variables, frames), []
+    state = model.apply(
+      variables, features[0], condition[0], method='initial_state'
     )
-    return state, _with_prior(model, variables, observed)
+    for inputs in zip(features, condition, noise, strict=True):
+      state, observed = step(state, *inputs)
+      steps.append(observed)
+    return state, jax.tree.map(lambda *leaves: np.stack(leaves), *steps)
 
   return model, variables, step, run
 
@@ -188,7 +192,7 @@ def test_sequences_start_from_nothing(name, store, condition_size):
   features = jnp.full((_BATCH, 2 * _LATENT), 7.0)
   condition = jnp.full((_BATCH, condition_size), 7.0)
   state = model.apply(
-    _variables(model, condition_size),
+    {'batch_stats': {'posterior_variance': _VARIANCE}},
     features,
     condition,
     method='initial_state',
@@ -213,20 +217,26 @@ def test_sequences_start_from_nothing(name, store, condition_size):
 
 @_some
 def test_step_without_a_state_starts_a_sequence(name, store):
-  model, variables, step, run = _case(name, store)
+  model, variables, _, run = _case(name, store)
   frames, condition, noise = _data(3)
 
   @jax.jit
-  def both(*inputs):
-    frame, c, _ = inputs
-    features = model.apply(variables, frame, method='encode')
-    state = model.apply(variables, features, c, method='initial_state')
-    _, implicit, _, _ = model.apply(variables, None, *inputs)
-    return state, features, _with_prior(model, variables, implicit)
+  def both(frames, condition, noise):
+    features = model.apply(variables, frames, method='encode')
+    _, scanned = free_energy.scan_steps(
+      model, variables, None, features, condition, noise
+    )
+    _, implicit, _, _ = model.apply(
+      variables, None, frames[0], condition[0], noise[0]
+    )
+    return (
+      _with_prior(model, variables, implicit),
+      _with_prior(model, variables, scanned),
+    )
 
-  state, features, implicit = both(frames[0], condition[0], noise[0])
-  _, explicit = step(state, features, condition[0], noise[0])
-  _, scanned = run(frames, condition, noise)
+  implicit, scanned = both(frames, condition, noise)
+  _, explicit = run(frames[:1], condition[:1], noise[:1])
+  explicit = jax.tree.map(lambda leaf: leaf[0], explicit)
   for other in (implicit, jax.tree.map(lambda leaf: leaf[0], scanned)):
     jax.tree.map(
       functools.partial(np.testing.assert_allclose, rtol=1e-5, atol=1e-5),
