@@ -1,5 +1,6 @@
 """The associative memory against a plain loop, and what its parts are for."""
 
+import functools
 import itertools
 
 import jax
@@ -311,6 +312,14 @@ def test_by_slot_turns_ages_and_back():
   np.testing.assert_array_equal(by_slot(found, stored), x)
 
 
+@functools.cache
+def untrained(core: Associative) -> dict:
+  """Draws initial variables of a core without a condition."""
+  carry = core.initialize_carry(jax.random.key(0), (core.latent_size,))
+  x = jnp.zeros(core.latent_size)
+  return jax.jit(core.init)(jax.random.key(1), carry, x)
+
+
 def reads_at_the_start(inputs, top_k=0, without=()) -> jax.Array:
   """Returns weights [T, R, N] by content of latents [T, 16], untrained."""
   core = Associative(
@@ -323,9 +332,8 @@ def reads_at_the_start(inputs, top_k=0, without=()) -> jax.Array:
     without=('age', 'arrival', 'controller_keys', *without),
   )
   inputs = np.array(inputs, np.float32)
-  carry = core.initialize_carry(jax.random.key(0), (16,))
-  variables = core.init(jax.random.key(1), carry, inputs[0])
-  states, _ = scan(core, variables, inputs)
+  # Reads of some slots have the same parameters.
+  states, _ = scan(core, untrained(core.clone(top_k=0)), inputs)
   return states.read_weights
 
 

@@ -507,14 +507,32 @@ def test_written_out_gradients_are_those_of_plain_jax(name, long_inputs):
     assert_bounded(core, written_out_gradients, scale, size * long_inputs)
 
 
+def slope_of(core, inputs):
+  """Returns a function that computes the slope of a random sum."""
+  variables = random_parameters(core, 0.3)
+  directions = jax.tree.map(np.cos, (variables, inputs))
+  weights = summed_by(core, inputs)
+  return functools.partial(
+    compiled_slope, core, variables, inputs, weights, directions
+  )
+
+
 @every_core
 def test_a_bare_core_has_forward_derivatives(name, long_inputs):
-  """Compares them with the gradient along a direction."""
+  """Traces them, which fails in a rule that has a backward pass alone."""
+  slope = jax.eval_shape(slope_of(CORES[name], long_inputs))
+  assert slope.shape == ()
+
+
+# Sorted usage and links; the choice of the strongest.
+@pytest.mark.parametrize('name', ['dnc', 'sparse'])
+def test_forward_derivatives_are_the_gradient_along_a_direction(
+  name, long_inputs
+):
   core = CORES[name]
   variables = random_parameters(core, 0.3)
-  weights = summed_by(core, long_inputs)
   directions = jax.tree.map(np.cos, (variables, long_inputs))
-  slope = compiled_slope(core, variables, long_inputs, weights, directions)
+  slope = slope_of(core, long_inputs)()
   found = gradients(core, variables, long_inputs)
   expected = jax.tree.map(np.vdot, found, directions)
   np.testing.assert_allclose(

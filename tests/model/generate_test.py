@@ -107,7 +107,8 @@ def _by_hand(name, store, prefix, condition, noise, frame_noise):
   )
   frames, latents, given = [], [], []
   for t in range(condition.shape[0]):
-    inputs = [features[:, :width], stored, condition[t]]
+    heard = model.condition_scale * condition[t]
+    inputs = [features[:, :width], stored, heard]
     inputs = np.concatenate(inputs, axis=-1, dtype=np.float32)
     carry, context = core(carry, inputs)
     if t < len(prefix):
