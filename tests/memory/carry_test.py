@@ -7,7 +7,14 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import orbax.checkpoint as ocp
-from cores_test import BATCH, CORES, KEY, WIDTH, every_core, fresh
+from cores_test import (
+  BATCH,
+  CORES,
+  WIDTH,
+  every_core,
+  fresh,
+  random_parameters,
+)
 from flax import serialization
 from jax import export
 
@@ -27,7 +34,7 @@ def test_a_fresh_carry_can_be_donated_to_an_exported_step_of_any_batch(name):
   """Checks that no two leaves share a buffer, which donation would show."""
   core = CORES[name]
   inputs = np.ones((BATCH, WIDTH), np.float32)
-  variables = jax.jit(core.init)(KEY, fresh(core, BATCH), inputs)
+  variables = random_parameters(core, 0.3)
   (batch,) = export.symbolic_shape('batch')
   shapes = jax.tree.map(
     lambda x: jax.ShapeDtypeStruct((batch, *x.shape[1:]), x.dtype),
@@ -42,7 +49,7 @@ def test_a_fresh_carry_can_be_donated_to_an_exported_step_of_any_batch(name):
   assert len(set(pointers)) == len(pointers)
   carry, first = donating(carry, inputs)
   _, second = donating(carry, inputs)
-  expected, contexts = jax.jit(made)(fresh(core, BATCH), inputs)
+  expected, contexts = made(fresh(core, BATCH), inputs)
   np.testing.assert_allclose(first, contexts, rtol=1e-5, atol=1e-6)
   _, contexts = made(expected, inputs)
   np.testing.assert_allclose(second, contexts, rtol=1e-5, atol=1e-6)

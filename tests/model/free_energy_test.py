@@ -36,7 +36,7 @@ _CASES = [
   ),
   ('introspective', 'denoised', 'digit'),
 ]
-# Each model, store and network once, for what has to be compiled anew.
+# A store and a network of each kind, for what has to be compiled anew.
 _FEW = [
   ('vrnn', 'mean', 'dense'),
   ('introspective', 'sample', 'dense'),
@@ -349,7 +349,7 @@ def test_scan_is_a_plain_loop(name, store, networks):
     )
 
 
-@pytest.mark.parametrize('name', presets.MODELS)
+@pytest.mark.parametrize('name', ['introspective', 'dnc'])
 def test_watching_shows_the_core_of_every_step_of_a_plain_loop(name):
   model, variables, infer = _case(name, 'sample', 'dense')
   inputs = _data(9)
@@ -378,17 +378,14 @@ def test_batch_is_its_sequences(name, store, networks):
   inputs = _data(4)
   together = infer(variables, *inputs)
   for b in range(_BATCH):
-    alone = infer(variables, *(x[:, b : b + 1] for x in inputs))
-    together_b = jax.tree.map(
-      lambda leaf, b=b: leaf[:, b : b + 1],
-      (together.terms, together.steps, together.frames),
-    )
+    # Beside copies of itself, in a batch of the same size.
+    copies = infer(variables, *(x[:, [b] * _BATCH] for x in inputs))
     jax.tree.map(
-      lambda one, many: np.testing.assert_allclose(
-        one, many, rtol=1e-5, atol=1e-5
+      lambda one, many, b=b: np.testing.assert_allclose(
+        one[:, b], many[:, b], rtol=1e-5, atol=1e-5
       ),
-      (alone.terms, alone.steps, alone.frames),
-      together_b,
+      (copies.terms, copies.steps, copies.frames),
+      (together.terms, together.steps, together.frames),
     )
 
 
@@ -466,64 +463,53 @@ def test_in_training_batch_statistics_mix_sequences():
   assert np.isfinite(terms).all()
 
 
-@pytest.mark.parametrize(('name', 'store', 'networks'), [_FEW[0], _FEW[-1]])
-def test_gradients_are_finite(name, store, networks):
-  model, variables, _ = _case(name, store, networks)
-  frames, condition, noise = _data(8)
-
-  @jax.jit
-  def gradient(frames, noise):
-    def loss(params):
-      result = free_energy.infer(
-        model,
-        {**variables, 'params': params},
-        frames,
-        condition,
-        noise,
-        train=True,
-      )
-      return free_energy.negative_bound(result.terms).mean()
-
-    return jax.grad(loss)(variables['params'])
-
-  for x, scale in ((frames, 1.0), (0 * frames, 1.0), (frames > 0.5, 30.0)):
-    gradients = gradient(x.astype(np.float32), scale * noise)
-    for path, leaf in jax.tree.leaves_with_path(gradients):
-      assert np.isfinite(leaf).all(), jax.tree_util.keystr(path)
-  # Nothing that is trained is left out of the bound.
-  for path, leaf in jax.tree.leaves_with_path(gradient(frames, noise)):
-    assert np.any(leaf), jax.tree_util.keystr(path)
-
-
 @functools.cache
 def _gradient(name, store, networks, recompute):
-  """Returns bound, inference and gradient of two segments and a rest."""
-  model, variables, _ = _case(name, store, networks)
-  data = [x[:5] for x in _data()]
+  """Compiles the bound, its inference and its gradient, of 5 steps.
 
-  def bound(params):
+  They are two segments and a rest.
+  """
+  model, variables, _ = _case(name, store, networks)
+
+  def bound(params, *data):
     inference = free_energy.infer(
       model,
       {**variables, 'params': params},
-      *data,
+      *(x[:5] for x in data),
       train=True,
       recompute=recompute,
     )
     return free_energy.negative_bound(inference.terms).mean(), inference
 
-  gradient = jax.value_and_grad(bound, has_aux=True)
-  return jax.jit(gradient)(variables['params'])
+  gradient = jax.jit(jax.value_and_grad(bound, has_aux=True))
+  return functools.partial(gradient, variables['params'])
 
 
-@pytest.mark.parametrize('recompute', ['steps', 'everything'])
-@pytest.mark.parametrize('case', _FEW)
+@pytest.mark.parametrize('case', [_FEW[0], _FEW[-1]])
+def test_gradients_are_finite(case):
+  gradient = _gradient(*case, 'nothing')
+  frames, condition, noise = _data(8)
+  for x, scale in ((frames, 1.0), (0 * frames, 1.0), (frames > 0.5, 30.0)):
+    _, gradients = gradient(x.astype(np.float32), condition, scale * noise)
+    for path, leaf in jax.tree.leaves_with_path(gradients):
+      assert np.isfinite(leaf).all(), jax.tree_util.keystr(path)
+  # Nothing that is trained is left out of the bound.
+  _, gradients = gradient(frames, condition, noise)
+  for path, leaf in jax.tree.leaves_with_path(gradients):
+    assert np.any(leaf), jax.tree_util.keystr(path)
+
+
+@pytest.mark.parametrize(
+  ('case', 'recompute'),
+  [(_FEW[0], 'everything'), (_FEW[1], 'steps'), (_FEW[2], 'everything')],
+)
 def test_rematerialising_changes_nothing(case, recompute):
   jax.tree.map(
     lambda one, other: np.testing.assert_allclose(
       one, other, rtol=1e-3, atol=1e-4
     ),
-    _gradient(*case, 'nothing'),
-    _gradient(*case, recompute),
+    _gradient(*case, 'nothing')(*_data()),
+    _gradient(*case, recompute)(*_data()),
   )
 
 
