@@ -521,3 +521,20 @@ def test_a_run_without_a_value_is_pooled_with_nulls(order):
   assert pooled['predictable'] == [0.0, 1.0]
   run = figures.Run('pooled', [pooled], None)
   np.testing.assert_array_equal(curves.held_out(run, 'kl_last').mean, [7.0])
+
+
+def test_the_floor_of_a_perfect_read_is_summarised_where_there_is_one():
+  with_one = _evaluation(kl_floor=[1.0, 2.0, 6.0], failed_at=[None, None, 7])
+  assert records.summarise(with_one)['kl_floor'] == pytest.approx((1.5, 0.5))
+  without = _evaluation(kl_floor=[None] * 3)
+  assert records.summarise(without)['kl_floor'] is None
+  assert 'kl_floor' not in records.summarise(_evaluation())
+  both = records.by_replica(records.pool([with_one, without]))['kl_floor']
+  np.testing.assert_array_equal(both, [1.0, 2.0, *[np.nan] * 4])
+
+
+def test_quantiles_of_runs_are_pooled_by_replica():
+  levels = {'5%': [1.0, 2.0, 3.0], '50%': [4.0, 5.0, 6.0]}
+  run = _evaluation(quantiles={'kl_new': levels})
+  pooled = records.pool([run, run])['quantiles']
+  assert pooled == {'kl_new': {name: 2 * each for name, each in levels.items()}}

@@ -505,6 +505,18 @@ def test_a_complete_run_prints_its_summary_and_trains_nothing(
   _run(whole, report_every=3, recompute='steps')
   out = capsys.readouterr().out
   assert 'complete' in out and 'KL predictable / new' in out
+  # Bound, KL beside its floor, ratio and retrieval stand together.
+  labels = (
+    'negative bound, nats',
+    'KL of new frames',
+    'KL of predictable frames',
+    'of a perfect read',
+    'KL predictable / new',
+    'retrieved one step ahead',
+    'retrieved free-running',
+  )
+  places = [out.index(label) for label in labels]
+  assert places == sorted(places)
   # After eight steps a ratio says nothing; retrieval stands beside chance.
   assert 'KL ratio -  retrieved ahead 0.' in out and 'by chance)' in out
   assert 'No KL ratio is shown' in out
