@@ -79,8 +79,11 @@ def define_flags() -> None:
     'preset', 'paper', tuple(presets.PRESETS), 'Preset of the sizes.'
   )
   compilation_cache.define_flag()
-  flags.DEFINE_bool(
-    'held_out', False, 'Draw from the images that no training episode shows.'
+  flags.DEFINE_enum(
+    'part',
+    'training',
+    ('training', 'validation', 'test'),
+    'Part of the data to draw from.',
   )
   flags.DEFINE_integer('episodes', 4, 'Number of episodes, >= 1.')
   flags.DEFINE_string(
@@ -101,7 +104,7 @@ class Sheet:
     images: from which frames are drawn.
     source: a sentence on the images.
     doubts: sentences on what may be wrong with the images.
-    title: names the task, its sizes and the kind of images.
+    title: names the task, its sizes and the part of the data.
     episodes: number of episodes.
     stem: path of the files without their suffixes.
   """
@@ -120,7 +123,7 @@ def main(_: list[str]) -> None:
   """Prepares the sheet, draws it, and prints what is on it."""
   try:
     sheet = prepare(
-      settings_flags.read(), FLAGS.held_out, FLAGS.episodes, FLAGS.output
+      settings_flags.read(), FLAGS.part, FLAGS.episodes, FLAGS.output
     )
     compilation_cache.use(FLAGS.compilation_cache)
     paths = command.attempt_drawing(lambda: draw(sheet), sheet.stem, _NOTHING)
@@ -137,13 +140,13 @@ def main(_: list[str]) -> None:
 
 
 def prepare(
-  settings: Settings, held_out: bool, episodes: int, output: str | None
+  settings: Settings, part: str, episodes: int, output: str | None
 ) -> Sheet:
   """Prepares a sheet, and checks everything before anything costs time.
 
   Args:
     settings: task, preset, sizes, data and seed of the episodes, unresolved.
-    held_out: whether episodes show images that no training episode shows.
+    part: of the data to draw from: training, validation or test.
     episodes: number of episodes.
     output: path of the files; None means the name of the task.
 
@@ -165,15 +168,16 @@ def prepare(
   loaded, _ = preparation.load_images(settings)
   shape = loaded.training.shape[-3:]
   room.require_for_drawing(episodes, task.length, shape)
-  kind = 'held-out' if held_out else 'training'
   name = f'{settings.task.replace("_", " ")}, '
   return Sheet(
     settings=settings,
     task=task,
-    images=loaded.held_out if held_out else own_frames.first(loaded),
+    images=own_frames.first(loaded)
+    if part == 'training'
+    else loaded.held_out(part),
     source=loaded.source,
     doubts=loaded.doubts,
-    title=f'{name}{describe(settings)}, {kind} images',
+    title=f'{name}{describe(settings)}, {part} images',
     episodes=episodes,
     stem=stem,
   )

@@ -23,7 +23,7 @@ def check_form(part: Images, count: int) -> None:
 def slow_checksum(data: Dataset[Images]) -> str:
   """Computes the checksum of a data set, label by label."""
   content = b''
-  for part in (data.training, data.held_out):
+  for part in (data.training, data.validation, data.test):
     content += part.pixels.tobytes()
     content += b''.join(struct.pack('<i', int(x)) for x in part.labels)
   return hashlib.sha256(content).hexdigest()
@@ -40,7 +40,7 @@ def hide_package(monkeypatch: pytest.MonkeyPatch, hidden: str) -> None:
 
 
 def write_idx(folder: pathlib.Path) -> None:
-  """Writes four idx files of random digits, 60 for training and 30 held out."""
+  """Writes four idx files of random digits, 60 of train and 30 of t10k."""
   random = np.random.default_rng(0)
   for part, count in {'train': 60, 't10k': 30}.items():
     pixels = random.integers(0, 256, (count, 28, 28), np.uint8)

@@ -29,6 +29,7 @@ class Cell(NamedTuple):
     config: what its config.json would hold.
     steps: updates in all.
     episodes: of the evaluation, at least.
+    split: whose episodes these are, validation or test.
     is_evaluated: whether its evaluation was there when it was resolved.
     is_complete: whether its figures were there, too.
     doubts: what may be wrong with its data, in sentences.
@@ -41,6 +42,7 @@ class Cell(NamedTuple):
   config: dict[str, Any]
   steps: int
   episodes: int
+  split: str
   is_evaluated: bool
   is_complete: bool
   doubts: list[str]
@@ -150,7 +152,9 @@ def is_done(cell: Cell) -> bool:
     ValueError: they are damaged, or of a run with other settings.
   """
   workdirs.require(cell.workdir, cell.steps, dict(cell.config))
-  return workdirs.is_evaluated(cell.workdir, cell.steps, cell.episodes)
+  return workdirs.is_evaluated(
+    cell.workdir, cell.steps, cell.episodes, cell.split
+  )
 
 
 def read(cell: Cell) -> tuple[dict[str, Any] | None, str]:

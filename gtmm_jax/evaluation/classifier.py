@@ -1,7 +1,8 @@
 """A small classifier of digits, which judges generated digits.
 
 Two hidden layers, trained on shifted copies of the models' training digits. Its
-accuracy on held-out digits is reported beside each result that depends on it.
+accuracy on the digits of the split that is evaluated is reported beside each
+result that depends on it.
 """
 
 from typing import Any

@@ -94,6 +94,7 @@ def held_out(run: Run, name: str) -> Curve | None:
 
   The values come from the lines of metrics with an entry `held_out` and from
   the evaluation, which has more episodes and replaces a line of the same step.
+  An evaluation on the test is left out beside lines on validation episodes.
 
   Returns:
     The curve, None without any value.
@@ -104,7 +105,9 @@ def held_out(run: Run, name: str) -> Curve | None:
     if line.get('held_out') is not None
   }
   if run.evaluation is not None and 'step' in run.evaluation:
-    entries[run.evaluation['step']] = run.evaluation
+    split = run.evaluation.get('split')
+    if all(entry.get('split') == split for entry in entries.values()):
+      entries[run.evaluation['step']] = run.evaluation
   entries = {step: each[name] for step, each in entries.items() if name in each}
   is_alive = alive(run)
   if not entries or not is_alive.any():

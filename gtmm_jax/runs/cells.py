@@ -66,8 +66,9 @@ def resolve_cells(
 
   Returns:
     For each name either `problem`, the error message of the run, or `config`
-    (the content of config.json), `steps`, `episodes` (of the evaluation),
-    `is_evaluated`, `is_complete` (with figures) and `doubts` (about the data).
+    (the content of config.json), `steps`, `episodes` and `split` (of the
+    evaluation), `is_evaluated`, `is_complete` (with figures) and `doubts`
+    (about the data).
   """
   foreign = set(flags.FLAGS)
   define()
@@ -144,8 +145,12 @@ def _resolve(
     'config': records.documents.as_json(run.config, name_it=True),
     'steps': settings.steps,
     'episodes': settings.evaluation_episodes,
+    'split': settings.evaluate_on,
     'is_evaluated': workdirs.is_evaluated(
-      workdir, settings.steps, settings.evaluation_episodes
+      workdir,
+      settings.steps,
+      settings.evaluation_episodes,
+      settings.evaluate_on,
     ),
     'is_complete': is_complete,
     'doubts': list(run.images.doubts),

@@ -20,18 +20,19 @@ from gtmm_jax.evaluation import (
 from gtmm_jax.model import free_energy
 from gtmm_jax.process import jax_settings
 from gtmm_jax.runs.run import Run, replica_keys
-from gtmm_jax.tasks.sources.dataset import Dataset
+from gtmm_jax.tasks.sources.dataset import Split
 
 # Classes of digits: only tasks on digits ask for a class.
 _CLASSES = 10
 # Episodes, at most, that the compiled program evaluates before their frames go
 # to the host; rounded up to whole batches.
 _PORTION = 500
-# Greatest number of held-out episodes in an evaluation during training.
+# Greatest number of validation episodes in an evaluation during training.
 _ON_THE_WAY = 100
 # Metrics of each evaluation during training, finite or not.
 _ALWAYS = (
   'episodes',
+  'split',
   'failed_at',
   'negative_bound',
   'kl_new',
@@ -43,7 +44,6 @@ _AT_THE_END = (
   'step',
   'log_likelihood',
   'kl',
-  'classifier_accuracy',
   'entropy_floor',
   'predictable',
 )
@@ -88,7 +88,7 @@ class Evaluation:
     """Stores the run; compiles and moves nothing yet."""
     self._run = run
     self._step = replicas.repeat(run.layout, _one_batch(run))
-    self._classifier: tuple[Any, float | None] | None = None
+    self._classifier: Any = None
     self.is_compiled = False
 
   def at_the_end(self, state: train.TrainState) -> AtTheEnd:
@@ -98,7 +98,8 @@ class Evaluation:
       state: of all replicas, on the devices; it is not changed.
     """
     settings = self._run.settings
-    sample = replica_keys(settings), settings.evaluation_episodes
+    split = settings.evaluate_on
+    sample = replica_keys(settings), settings.evaluation_episodes, split
     values, frames, reads = self._evaluate(
       state, train.evaluated(state), *sample
     )
@@ -109,6 +110,7 @@ class Evaluation:
       last = self._evaluate(state, train.last_iterate(state), *sample).values
       last = {name: last[name] for name in _OF_LAST_ITERATE}
     more = {
+      'classifier_accuracy': self._classifier_accuracy(split),
       'kl_floor': np.where(np.isnan(values['negative_bound']), np.nan, floor),
       'quantiles': episodes.quantiles(frames),
       'last_iterate': last,
@@ -118,15 +120,17 @@ class Evaluation:
   def on_the_way(self, state: train.TrainState) -> dict[str, Any]:
     """Returns `held_out` of a line of `metrics.jsonl`.
 
-    Episodes are the same each time, and other ones than at the end. There are
-    100, or as many as at the end if these are fewer.
+    Episodes are for validation, whatever the evaluation at the end reads. They
+    are the same each time, and other ones than at the end. There are 100, or as
+    many as at the end if these are fewer.
 
     Args:
       state: of all replicas, on the devices; it is not changed.
 
     Returns:
-      `episodes`, and the metrics of `evaluation.json` that have one number per
-      replica, each [R]; without metrics for which no replica has a value.
+      `episodes`, `split`, and the metrics of `evaluation.json` that have one
+      number per replica, each [R]; without metrics for which no replica has a
+      value.
     """
     settings = self._run.settings
     fold = functools.partial(jax.random.fold_in, data=folds.HELD_OUT)
@@ -135,6 +139,7 @@ class Evaluation:
       train.evaluated(state),
       jax.vmap(fold)(replica_keys(settings)),
       min(settings.evaluation_episodes, _ON_THE_WAY),
+      'validation',
     ).values
     return {
       name: value
@@ -148,14 +153,16 @@ class Evaluation:
     variables: free_energy.Variables,
     keys: jax.Array,
     count: int,
+    split: Split,
   ) -> _Evaluated:
-    """Evaluates on `count` episodes, rounded up to whole batches."""
+    """Evaluates on `count` episodes of a split, rounded up to whole batches."""
     run = self._run
-    params, accuracy = self._fit_classifier()
     batches = -(-count // run.settings.batch_size)
     sums, portions = self._add_batches(
       (variables, replicas.scatter(run.layout, keys)),
-      replicas.broadcast(run.layout, (run.images.held_out, params)),
+      replicas.broadcast(
+        run.layout, (run.images.held_out(split), self._fit_classifier())
+      ),
       batches,
     )
     self.is_compiled = True
@@ -164,10 +171,10 @@ class Evaluation:
     values = {
       'step': int(replicas.gather(state.step)[0]),
       'episodes': batches * run.settings.batch_size,
+      'split': split,
       **metrics.means(sums.totals, failed_at),
       **retrieval.accuracies(sums.retrieved, failed_at >= 0),
       **fidelity.means(sums.closeness, failed_at >= 0),
-      'classifier_accuracy': accuracy,
       'entropy_floor': (
         float(np.mean(sums.entropy)) / batches if is_bernoulli else None
       ),
@@ -211,13 +218,22 @@ class Evaluation:
       )
     return replicas.gather(state), portions
 
-  def _fit_classifier(self) -> tuple[Any, float | None]:
-    """Returns parameters and accuracy of a task's classifier, None without."""
-    if self._classifier is None:
-      self._classifier = None, None
-      if self._run.task.asks == 'class':
-        self._classifier = _fit_classifier(self._run.images)
+  def _fit_classifier(self) -> Any:
+    """Returns the parameters of a task's classifier, None without."""
+    if self._classifier is None and self._run.task.asks == 'class':
+      fit = functools.partial(classifier.fit, classes=_CLASSES)
+      self._classifier = jax.jit(fit)(
+        jax_settings.key(0), self._run.images.training
+      )
     return self._classifier
+
+  def _classifier_accuracy(self, split: Split) -> float | None:
+    """Returns the share of a split's digits that the classifier gets right."""
+    params = self._fit_classifier()
+    if params is None:
+      return None
+    images = self._run.images.held_out(split)
+    return float(jax.jit(classifier.accuracy)(params, images))
 
 
 def _one_batch(run: Run) -> Callable[..., evaluate.EvaluationState]:
@@ -234,14 +250,3 @@ def _one_batch(run: Run) -> Callable[..., evaluate.EvaluationState]:
     )
 
   return step
-
-
-def _fit_classifier(images: Dataset) -> tuple[Any, float]:
-  """Fits a classifier to training digits; returns it and its accuracy."""
-
-  def fit(training, held_out):
-    params = classifier.fit(jax_settings.key(0), training, _CLASSES)
-    return params, classifier.accuracy(params, held_out)
-
-  params, accuracy = jax.jit(fit)(images.training, images.held_out)
-  return params, float(accuracy)

@@ -53,7 +53,7 @@ def draw(run: Run, state: train.TrainState, wanted: Sequence[str]) -> None:
   def dreams(prefix: int) -> Dream:
     return _dream(run, problem, prefix, subject())
 
-  held_out = run.images.held_out
+  held_out = run.images.held_out(run.settings.evaluate_on)
   count = _EPISODES
   if isinstance(held_out, frames.Frames):
     count = min(count, len(held_out.frames))
@@ -87,7 +87,7 @@ def _subject(
     train.evaluated(state),
   )
   key = jax.random.fold_in(replica_keys(run.settings)[replica], folds.DRAWING)
-  return variables, key, run.images.held_out
+  return variables, key, run.images.held_out(run.settings.evaluate_on)
 
 
 def _task(settings: Settings) -> str:

@@ -95,12 +95,12 @@ class Training:
     Args:
       step: that they are of.
       metrics: of training; on a terminal they stand beside the bar.
-      held_out: of held-out episodes, if these were evaluated; on a terminal
+      held_out: of validation episodes, if these were evaluated; on a terminal
         they have a line of their own.
     """
     self._text = f'{metrics}  '
     if held_out:
-      self._held_out = f'step {step:,}, held out  {held_out}'
+      self._held_out = f'step {step:,}, validation  {held_out}'
     now = time.perf_counter()
     if now - self._spoken >= _QUIET or step == self._last:
       self._spoken = now

@@ -57,7 +57,7 @@ class Reports:
     Args:
       step: of training.
       state: of all replicas, on the devices; it is not changed.
-      images: `own_frames.Training`, which makes room for held-out images.
+      images: `own_frames.Training`, which makes room for those of validation.
 
     Returns:
       What `progress.headlines` returns.
@@ -117,6 +117,6 @@ def _means(state: train.TrainState) -> dict[str, Any]:
 
 
 def _is_evaluated(settings: Settings, step: int) -> bool:
-  """Returns whether the report of a step includes held-out episodes."""
+  """Returns whether the report of a step includes validation episodes."""
   reports = settings.evaluate_every
   return reports > 0 and step % (reports * settings.report_every) == 0

@@ -61,9 +61,9 @@ def conclude(
     console: to print on.
   """
   workdir, settings = run.workdir, run.settings
-  episodes = settings.evaluation_episodes
-  if not workdirs.is_evaluated(workdir, settings.steps, episodes):
-    what = f'evaluating on {episodes:,} held-out episodes'
+  episodes, split = settings.evaluation_episodes, settings.evaluate_on
+  if not workdirs.is_evaluated(workdir, settings.steps, episodes, split):
+    what = f'evaluating on {episodes:,} {split} episodes'
     with progress.saying(what, console):
       values, arrays = evaluation.at_the_end(state)
     for path in workdirs.figure_paths(workdir, settings):
@@ -90,11 +90,12 @@ def show(workdir: pathlib.Path, settings: Settings, console: Console) -> None:
     f'{settings.model} on {settings.task} after {evaluation["step"]:,} steps'
   )
   console.print(
-    f'{evaluation["episodes"]:,} held-out episodes, '
+    f'{evaluation["episodes"]:,} {evaluation["split"]} episodes, '
     f'{settings.replicas - len(left_out)} replicas: '
     f'{progress.headline(evaluation, has_settled)}'
   )
-  console.print(_table(records.summarise(evaluation, has_settled)))
+  summary = records.summarise(evaluation, has_settled)
+  console.print(_table(summary, evaluation['split']))
   if not has_settled:
     console.print(
       'No KL ratio is shown: it says nothing before the KL of new frames has '
@@ -109,7 +110,8 @@ def show(workdir: pathlib.Path, settings: Settings, console: Console) -> None:
     console.print(
       f'Retrieved means: a classifier finds the class, one of two whose '
       f'places are known; it is right on '
-      f'{evaluation["classifier_accuracy"]:.1%} of held-out digits.'
+      f'{evaluation["classifier_accuracy"]:.1%} of {evaluation["split"]} '
+      f'digits.'
     )
   for replica, step in failed.items():
     console.print(
@@ -118,18 +120,20 @@ def show(workdir: pathlib.Path, settings: Settings, console: Console) -> None:
     )
   for replica in sorted(left_out - failed.keys()):
     console.print(
-      f'Replica {replica} is left out: its bound is not finite on held-out '
-      f'episodes.'
+      f'Replica {replica} is left out: its bound is not finite on '
+      f'{evaluation["split"]} episodes.'
     )
   for path in workdirs.figure_paths(workdir, settings):
     if path.exists():
       console.print(str(path))
 
 
-def _table(summary: Mapping[str, records.MeanAndError | None]) -> Table:
+def _table(
+  summary: Mapping[str, records.MeanAndError | None], split: str
+) -> Table:
   """Returns the table of means and standard errors over replicas."""
   table = Table()
-  table.add_column('')
+  table.add_column(f'on {split} episodes')
   table.add_column('mean', justify='right')
   table.add_column('standard error', justify='right')
   for name, label in _ROWS.items():

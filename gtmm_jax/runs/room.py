@@ -31,7 +31,7 @@ def require_for_run(
     settings: of the run.
     length: T, frames of an episode.
     model: of the run.
-    images: `training` and `held_out`.
+    images: of the run.
     layout: of replicas on devices.
 
   Raises:

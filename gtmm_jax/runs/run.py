@@ -24,7 +24,7 @@ class Run:
     settings: resolved settings.
     workdir: folder of the results; None for a run that is only measured.
     task: the task.
-    images: training and held-out images or episodes.
+    images: images or episodes for training, validation and test.
     more_images: a sentence on the limits of bundled data, if any.
     preset: sizes of the networks.
     problem: the problem that each replica trains on.

@@ -72,7 +72,7 @@ def _train(
           jax.vmap(programs.initialise, in_axes=(0, None)),
           replica_keys(run.settings),
           # Shapes of a state do not depend on the number of images.
-          run.images.held_out,
+          run.images.validation,
         )
         start = restoring.restore(
           run.workdir, run.settings.report_every, directory, template, console

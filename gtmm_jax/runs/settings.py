@@ -16,6 +16,7 @@ from gtmm_jax import folds, presets
 from gtmm_jax.memory.scan import Recompute
 from gtmm_jax.model.temporal_vae import Store
 from gtmm_jax.recipe import Schedule
+from gtmm_jax.tasks.sources.dataset import Split
 
 # On the CPU each replica has its own device.
 MOST_REPLICAS = 1024
@@ -181,14 +182,20 @@ class Settings:
     most=2**32 - 1,
   )
   evaluate_every: int = _setting(
-    'Reports between two evaluations on held-out episodes in metrics.jsonl: on '
-    'the same 100 each time, or --evaluation_episodes if fewer; 0 for none. '
+    'Reports between two evaluations on validation episodes in metrics.jsonl: '
+    'on the same 100 each time, or --evaluation_episodes if fewer; 0 for none. '
     'The default takes about a twentieth of the time of the small preset.',
     2,
     least=0,
   )
   evaluation_episodes: int = _setting(
-    'Number of held-out episodes at the end, >= 1.', 500, least=1
+    'Number of episodes of the evaluation at the end, >= 1.', 500, least=1
+  )
+  evaluate_on: Split = _setting(
+    'Part of the data on which the run is evaluated at the end: validation, to '
+    'choose settings, or test, for final results.',
+    'validation',
+    choices=get_args(Split),
   )
   episode: Mapping[str, int] = _setting(default=dict, is_recorded=False)
   options: Mapping[str, Any] = _setting(default=dict, is_recorded=False)
@@ -254,5 +261,11 @@ def may_differ(is_windowed: bool) -> tuple[str, ...]:
   Args:
     is_windowed: whether training episodes change at reports.
   """
-  always = ('steps', 'evaluate_every', 'evaluation_episodes', 'recompute')
+  always = (
+    'steps',
+    'evaluate_every',
+    'evaluation_episodes',
+    'evaluate_on',
+    'recompute',
+  )
   return always if is_windowed else (*always, 'report_every')

@@ -10,6 +10,7 @@ import filelock
 from gtmm_jax import presets, records
 from gtmm_jax.process import jax_settings, places
 from gtmm_jax.runs.settings import Settings, may_differ
+from gtmm_jax.tasks.sources.dataset import Split
 
 # Options that config.json of earlier versions has for every core.
 _ONCE_OF_ALL = ('order', 'top_k', 'nearest', 'without')
@@ -21,6 +22,11 @@ _BEFORE = {
   'decay_steps': None,
   'average': 0.0,
 }
+# Remedy for the data of workdirs of earlier versions.
+_WITHOUT_VALIDATION = (
+  'an earlier version trained on what is now for validation: it takes another '
+  '--workdir'
+)
 # Begins the line on a folder that another program has locked.
 TAKEN = 'Another program runs in'
 
@@ -83,11 +89,14 @@ def require(workdir: pathlib.Path, steps: int, new: dict[str, Any]) -> None:
       f'{workdir}/config.json is not that of a run. Name another --workdir.'
     )
   was, now = comparable(old['settings'], new)
+  remedies = jax_settings.remedies(was)
+  if 'evaluate_on' not in old['settings']:
+    remedies['data'] = _WITHOUT_VALIDATION
   records.require_same_settings(
     {**was, 'data': old['data']['checksum']},
     {**now, 'data': new['data']['checksum']},
     may_differ(new['settings']['device_megabytes'] is not None),
-    jax_settings.remedies(was),
+    remedies,
   )
   horizon_now = new['settings'].get('decay_steps')
   if horizon_now is not None and steps > horizon_now:
@@ -134,7 +143,9 @@ def comparable(
   return was, now
 
 
-def is_evaluated(workdir: pathlib.Path, steps: int, episodes: int) -> bool:
+def is_evaluated(
+  workdir: pathlib.Path, steps: int, episodes: int, split: Split
+) -> bool:
   """Returns whether the workdir holds the evaluation of a run.
 
   Figures in the folder belong to this evaluation: earlier ones are deleted
@@ -144,6 +155,7 @@ def is_evaluated(workdir: pathlib.Path, steps: int, episodes: int) -> bool:
     workdir: of a run with the same settings.
     steps: number of training steps before the evaluation.
     episodes: least number of episodes of the evaluation.
+    split: whose episodes these are.
 
   Raises:
     ValueError: evaluation.json is damaged.
@@ -153,6 +165,8 @@ def is_evaluated(workdir: pathlib.Path, steps: int, episodes: int) -> bool:
     evaluation is not None
     and evaluation['step'] == steps
     and evaluation['episodes'] >= episodes
+    # Earlier versions had one part that was not trained on, without a name.
+    and evaluation.get('split') == split
   )
 
 
@@ -162,9 +176,11 @@ def is_complete(workdir: pathlib.Path, settings: Settings) -> bool:
   Raises:
     ValueError: evaluation.json is damaged.
   """
-  episodes = settings.evaluation_episodes
   return is_evaluated(
-    workdir, settings.steps, episodes
+    workdir,
+    settings.steps,
+    settings.evaluation_episodes,
+    settings.evaluate_on,
   ) and not missing_figures(workdir, settings)
 
 

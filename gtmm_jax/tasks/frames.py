@@ -1,6 +1,7 @@
 """The user's own episodes, and windows on files too large for a device."""
 
 import dataclasses
+import hashlib
 import pathlib
 from typing import ClassVar, NamedTuple
 
@@ -11,12 +12,12 @@ import numpy as np
 from gtmm_jax import folds
 from gtmm_jax.tasks import episode
 from gtmm_jax.tasks.sources import doubts, frame_files
-from gtmm_jax.tasks.sources.dataset import DataError, Dataset
+from gtmm_jax.tasks.sources.dataset import DataError, Dataset, by_tenths
 
 Array = jax.Array
 
-# One in so many episodes is held out.
-_TENTH = 10
+# Fewer episodes have one for validation and one for the test.
+_FEW = 10
 _MEGABYTE = 10**6
 
 
@@ -161,17 +162,17 @@ class OwnFrames:
 def load(
   file: pathlib.Path, budget: float, seed: int = 0
 ) -> Dataset[Frames | Windows]:
-  """Loads episodes; holds out every tenth, or the last of fewer than ten.
+  """Loads episodes, and splits them as `split` does.
 
   Args:
     file: an .npz file as `frame_files` describes it.
     budget: bytes that training episodes may take on a device. If they take
-      more, they come in windows, and no more episodes are held out than fit
-      into a window.
+      more, they come in windows, and validation and test have no more episodes
+      than fit into a window.
     seed: of the windows.
 
   Returns:
-    The episodes; held-out ones are always `Frames`.
+    The episodes; those for validation and test are always `Frames`.
 
   Raises:
     DataError: as `frame_files.read`, or the budget is below one episode.
@@ -184,13 +185,11 @@ def load(
       f'--device_megabytes, or cut the episodes into shorter ones.'
     )
   episodes = frame_files.read(file)
-  training, held_out = split(len(episodes.frames))
-  is_one = len(held_out) == 1
-  which = f'episode {held_out[0] + 1}' if is_one else 'every tenth'
+  training, validation, test = split(len(episodes.frames))
+  counts = f'{len(training):,} training, {len(validation):,} validation and '
   source = (
-    f'{file}: episodes of {episodes.frames.shape[1]:,} frames, '
-    f'{len(training):,} training and {len(held_out):,} held-out episodes, '
-    f'{which} held out'
+    f'{file}: episodes of {episodes.frames.shape[1]:,} frames, {counts}'
+    f'{len(test):,} test episodes; {_rule(validation, test)}'
   )
   size = int(budget // each)
   if size >= len(training):
@@ -198,23 +197,58 @@ def load(
   else:
     trained = Windows(episodes, training, size, seed)
     source += f'; trained on {size:,} at a time, others after each report'
-    if size < len(held_out):
-      source += f', evaluated on the first {size:,} of those held out'
-  sentences = episodes.doubts + doubts.of_held_out(len(held_out))
-  held_out = _take(episodes, held_out[:size])
-  return Dataset(trained, held_out, source, episodes.checksum, sentences)
+    if size < max(len(validation), len(test)):
+      source += f', evaluated on the first {size:,} of validation or test'
+  return Dataset(
+    trained,
+    _take(episodes, validation[:size]),
+    _take(episodes, test[:size]),
+    source,
+    _checksum(episodes),
+    episodes.doubts + doubts.of_held_out(len(validation), len(test)),
+  )
 
 
-def split(count: int) -> tuple[np.ndarray, np.ndarray]:
-  """Returns the numbers (from 0) of training and of held-out episodes.
+def split(count: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+  """Returns the numbers of episodes for training, validation and test.
+
+  The ninth of every ten is for validation, the tenth for the test; of fewer
+  than ten the last is for the test and the one before for validation. Numbers
+  count from 0.
 
   Args:
-    count: N >= 2, number of episodes.
+    count: N >= 3, number of episodes.
   """
-  is_held_out = np.arange(count) % _TENTH == _TENTH - 1
-  if count < _TENTH:
-    is_held_out[-1] = True
-  return np.flatnonzero(~is_held_out), np.flatnonzero(is_held_out)
+  part = _parts(count)
+  training, validation, test = (
+    np.flatnonzero(part == number) for number in range(3)
+  )
+  return training, validation, test
+
+
+def _parts(count: int) -> np.ndarray:
+  """Returns the part of each episode: 0 training, 1 validation, 2 test."""
+  if count >= _FEW:
+    return by_tenths(count)
+  return np.array([0] * (count - 2) + [1, 2])
+
+
+def _rule(validation: np.ndarray, test: np.ndarray) -> str:
+  """Describes in words how episodes were split, counted from 1."""
+  if len(validation) == len(test) == 1:
+    return (
+      f'validation is episode {validation[0] + 1:,}, and test episode '
+      f'{test[0] + 1:,}'
+    )
+  return 'validation is the ninth of every ten, and test the tenth'
+
+
+def _checksum(episodes: frame_files.Episodes) -> str:
+  """Returns the SHA-256 of the file's checksum and the part of each episode."""
+  parts = _parts(len(episodes.frames)).astype(np.uint8)
+  return hashlib.sha256(
+    episodes.checksum.encode() + parts.tobytes()
+  ).hexdigest()
 
 
 def _take(episodes: frame_files.Episodes, chosen: np.ndarray) -> Frames:

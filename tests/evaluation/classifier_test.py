@@ -82,4 +82,4 @@ def test_digits_are_told_apart():
   digits = digit_images.load_digits('bundled')
   fit = jax.jit(functools.partial(classifier.fit, classes=10, steps=300))
   params = fit(jax.random.key(0), digits.training)
-  assert classifier.accuracy(params, digits.held_out) > 0.9
+  assert classifier.accuracy(params, digits.validation) > 0.9

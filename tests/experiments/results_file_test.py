@@ -17,7 +17,17 @@ def _cell(name, steps=3, episodes=9, defaults=(), **settings):
     'option_defaults': dict(defaults),
   }
   return cell_records.Cell(
-    name, '', {}, pathlib.Path(name), config, steps, episodes, False, False, []
+    name=name,
+    row='',
+    flags={},
+    workdir=pathlib.Path(name),
+    config=config,
+    steps=steps,
+    episodes=episodes,
+    split=settings.get('evaluate_on', 'validation'),
+    is_evaluated=False,
+    is_complete=False,
+    doubts=[],
   )
 
 

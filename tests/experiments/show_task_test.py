@@ -29,22 +29,23 @@ _SIZES = {
 
 def _prepare(
   task='perfect_recall',
-  held_out=False,
+  part='training',
   episodes=2,
   output=None,
   **changes,
 ):
   values = {'task': task, 'preset': 'paper', 'seed': 3, **changes}
   settings = run_settings.make(**values)
-  return show_task.prepare(settings, held_out, episodes, output)
+  return show_task.prepare(settings, part, episodes, output)
 
 
 @pytest.fixture
 def numbered(monkeypatch):
-  """Digits that carry their number: 40 to train on, 40 held out."""
+  """Digits that carry their number: 40 in each of three parts."""
   digits = Dataset(
     numbered_images.make(40),
     numbered_images.make(40, first=100, seed=1),
+    numbered_images.make(40, first=200, seed=2),
     'numbered images',
     '',
   )
@@ -118,16 +119,17 @@ def test_captions_and_lines_are_those_of_the_episodes(task, numbered, drawn):
       assert texts[6] and list(row.marks) == [False] * 7 + [True] * 2
 
 
-def test_held_out_images_are_drawn_where_they_are_asked_for(numbered, drawn):
-  sizes = {'pre_recall': 5, 'recall': 2}
-  for held_out in (False, True):
-    show_task.draw(_prepare(held_out=held_out, **sizes))
-  training, held_out = (
-    numbered_images.numbers(np.stack([row.frames for row in call[0]]))
-    for call in drawn
-  )
-  assert training.max() < 40 and held_out.min() >= 100
-  assert 'held-out' in drawn[1][1]
+@pytest.mark.parametrize(
+  ('part', 'first'), [('training', 0), ('validation', 100), ('test', 200)]
+)
+def test_images_are_drawn_from_the_part_that_is_asked_for(
+  numbered, drawn, part, first
+):
+  show_task.draw(_prepare(part=part, pre_recall=5, recall=2))
+  ((rows, title, *_),) = drawn
+  numbers = numbered_images.numbers(np.stack([row.frames for row in rows]))
+  assert first <= numbers.min() and numbers.max() < first + 40
+  assert f'{part} images' in title
 
 
 def test_more_episodes_begin_with_the_same_ones(numbered, drawn):
@@ -238,7 +240,7 @@ def test_help_shows_every_flag(tmp_path):
   for name in (
     *show_task._SETTINGS,
     'preset',
-    'held_out',
+    'part',
     'episodes',
     'output',
     'compilation_cache',
@@ -267,7 +269,7 @@ def test_the_program_writes_a_sheet_and_says_what_it_drew(tmp_path):
   assert result.stderr == ''
   lines = result.stdout.splitlines()
   assert lines[0] == 'navigation, 2 x 4, T 4, training images, seed 0'
-  assert '4,500 training' in lines[1]
+  assert '4,000 training' in lines[1]
   assert lines[2].split()[1:] == ['navigation.png', 'and', 'navigation.pdf']
   names = sorted(path.name for path in tmp_path.iterdir())
   assert names == ['navigation.pdf', 'navigation.png']

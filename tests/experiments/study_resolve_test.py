@@ -99,7 +99,8 @@ def _complete(workdir, run):
   """Leaves all that a run leaves."""
   records.write_config(workdir, run.config)
   records.append_metrics(workdir, {'step': 3})
-  records.write_evaluation(workdir, {'step': 3, 'episodes': 500})
+  evaluation = {'step': 3, 'episodes': 500, 'split': 'validation'}
+  records.write_evaluation(workdir, evaluation)
   for path in workdirs.figure_paths(workdir, run.settings):
     path.parent.mkdir(exist_ok=True)
     path.touch()
@@ -108,6 +109,7 @@ def _complete(workdir, run):
 def test_a_cell_has_what_its_run_would_say(tmp_path):
   run = _prepare(tmp_path / 'done')
   _complete(tmp_path / 'done', run)
+  _complete(tmp_path / 'final', run)
   _complete(tmp_path / 'begun', run)
   other = {**run.config['settings'], 'batch_size': 99}
   records.write_config(tmp_path / 'begun', {**run.config, 'settings': other})
@@ -121,13 +123,14 @@ def test_a_cell_has_what_its_run_would_say(tmp_path):
     'precise': {**_GOOD, 'precision': 'float32'},
     'new': _GOOD,
     'done': _GOOD,
+    'final': {**_GOOD, 'evaluate_on': 'test'},
     'more': {**_GOOD, 'replicas': 30},
   }
   found = _ask(tmp_path, wrong | good)
   assert list(found) == [*wrong, *good]
   for name, (_, words) in _WRONG.items():
     assert words in found[name]['problem'], name
-  precise, new, done, more = (found[name] for name in good)
+  precise, new, done, final, more = (found[name] for name in good)
   assert precise['config']['settings']['precision'] == 'float32'
   assert new['config']['settings'] == records.documents.as_json(
     run.config['settings']
@@ -135,6 +138,9 @@ def test_a_cell_has_what_its_run_would_say(tmp_path):
   assert new['config']['data'] == run.config['data']
   assert (new['steps'], new['episodes']) == (3, 500)
   assert (new['is_complete'], done['is_complete']) == (False, True)
+  # Evaluated on validation episodes, not on those of the test yet.
+  assert (done['split'], final['split']) == ('validation', 'test')
+  assert (done['is_evaluated'], final['is_evaluated']) == (True, False)
   # Devices of their own on the CPU, as many as the run would have.
   counts = [each['config']['device']['count'] for each in (new, more)]
   assert counts == [1, 30]

@@ -262,7 +262,7 @@ def test_regret_is_over_the_tasks_that_have_values():
 def _cell(name, row, **settings):
   config = {'settings': settings, 'data': {'checksum': '0'}}
   return cell_records.Cell(
-    name, row, {}, pathlib.Path(name), config, 3, 9, True, True, []
+    name, row, {}, pathlib.Path(name), config, 3, 9, 'test', True, True, []
   )
 
 

@@ -58,6 +58,7 @@ for name, flags in asked['cells'].items():
   done = records.read_evaluation(workdir) is not None
   drawn = (workdir / 'figures').exists()
   found[name] = {'config': own, 'steps': int(flags['steps']), 'episodes': 20,
+                 'split': 'validation',
                  'is_evaluated': done, 'is_complete': done and drawn,
                  'doubts': ['is it so?'] if flags['steps'] == 2 else []}
   if int(flags['steps']) < 1:
@@ -109,7 +110,7 @@ arrays = {
 for step, seconds in ((3 - 100, 7.0), (3, 7.5)):
   records.append_metrics(folder, {'step': step, 'seconds': seconds, **arrays})
 records.write_evaluation(folder, {
-  'step': 3, 'episodes': 20, **arrays,
+  'step': 3, 'episodes': 20, 'split': 'validation', **arrays,
   'predictable': np.array([0.0, 0.0, 1.0]),
   'retrieval_ahead': np.array([0.5, 0.7]),
   'retrieval_free': np.array([np.nan, np.nan]),

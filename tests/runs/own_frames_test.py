@@ -91,7 +91,7 @@ def _trace_once():
 
 @pytest.fixture(scope='module')
 def colour(tmp_path_factory):
-  """Saves twenty episodes in colour, of which two are held out."""
+  """Saves twenty episodes in colour, two each for validation and test."""
   return own_episodes.save(tmp_path_factory.mktemp('colour'), shape=_SHAPE)
 
 
@@ -141,16 +141,16 @@ def test_a_run_on_grey_episodes_leaves_all_that_runs_leave(
 
   monkeypatch.setattr(figures, 'strip_figure', noted)
   session.complete(run)
-  # Two are held out, and each is drawn once.
-  assert {own_episodes.numbers(row.frames) for row in rows[::3]} == {9, 19}
+  # Two are for validation, and each is drawn once.
+  assert {own_episodes.numbers(row.frames) for row in rows[::3]} == {8, 18}
   assert len(rows) == 6
-  # What fits is moved once; what is held out at each evaluation.
+  # What fits is moved once; what is for validation at each evaluation.
   assert moved[0] is run.images.training
-  evaluated = (run.images.held_out, None)
+  evaluated = (run.images.validation, None)
   assert len(moved) > 1 and moved[1:] == [evaluated] * (len(moved) - 1)
   out = capsys.readouterr().out
   assert 'introspective on frames (T 5, 12 x 8 x 1)' in out
-  assert '18 training and 2 held-out episodes' in out
+  assert '16 training, 2 validation and 2 test episodes' in out
   config = records.read_config(workdir)
   assert config['settings']['length'] == 5
   assert config['settings']['shape'] == [12, 8, 1]
@@ -364,7 +364,7 @@ def test_reports_may_come_as_they_like_without_windows(tmp_path, colour):
 
 
 def test_long_episodes_learn_at_the_lower_rate(tmp_path, colour):
-  file = own_episodes.save(tmp_path, count=2, length=101, shape=(8, 8, 1))
+  file = own_episodes.save(tmp_path, count=3, length=101, shape=(8, 8, 1))
   assert _prepare(tmp_path, file).settings.learning_rate == 1e-4
   assert _prepare(tmp_path, colour).settings.learning_rate == 2e-3
 
@@ -377,7 +377,7 @@ def test_long_episodes_learn_at_the_lower_rate(tmp_path, colour):
 def test_networks_are_those_of_grey_or_colour_frames(
   tmp_path, preset, shape, likelihood
 ):
-  file = own_episodes.save(tmp_path, count=2, shape=shape)
+  file = own_episodes.save(tmp_path, count=3, shape=shape)
   run = _prepare(tmp_path, file, preset=preset)
   assert run.preset == presets.choose(preset, shape[-1])
   model = run.problem.model
@@ -485,10 +485,17 @@ def test_the_program_takes_the_flags(tmp_path, colour, capsys):
   assert os.listdir(tmp_path) == []
 
 
-@pytest.mark.parametrize('held_out', [False, True])
+@pytest.mark.parametrize(
+  ('part', 'numbers'),
+  [
+    ('training', {*range(8), *range(10, 18)}),
+    ('validation', {8, 18}),
+    ('test', {9, 19}),
+  ],
+)
 @pytest.mark.parametrize('limit', [None, _ROOM])
 def test_a_sheet_shows_episodes_of_the_file(
-  tmp_path, grey, monkeypatch, held_out, limit
+  tmp_path, grey, monkeypatch, part, numbers, limit
 ):
   calls = []
   monkeypatch.setattr(figures, 'strip_figure', lambda *arguments: arguments)
@@ -501,12 +508,11 @@ def test_a_sheet_shows_episodes_of_the_file(
   settings = run_settings.make(
     task='frames', preset='paper', data=f'files:{grey}'
   )
-  show_task.draw(show_task.prepare(settings, held_out, 3, None))
+  show_task.draw(show_task.prepare(settings, part, 3, None))
   ((rows, title, note, *_, stem),) = calls
   assert str(stem) == 'frames' and 'T 5, 12 x 8 x 1' in title and note
   for row in rows:
-    number = own_episodes.numbers(row.frames)
-    assert (number in (9, 19)) == held_out
+    assert own_episodes.numbers(row.frames) in numbers
     assert list(row.marks) == [False] * 3 + [True] * 2
     # A condition of one's own is no action of navigation.
     assert row.captions == [''] * 5

@@ -291,7 +291,7 @@ def _draw(tmp_path, monkeypatch, task, name):
     task=task,
     workdir=tmp_path,
     problem=problem,
-    images=types.SimpleNamespace(held_out=images),
+    images=types.SimpleNamespace(held_out=lambda split: images),
   )
   # Of one replica on one device.
   state = types.SimpleNamespace(

@@ -82,10 +82,12 @@ def test_held_out_episodes_have_a_line_once(clock, is_terminal):
     for step, held_out in ((100, 'bound 8'), (200, ''), (300, 'bound 9')):
       clock[0] += 20
       shown.report(step, 'bound 7', held_out)
-  lines = [line for line in file.getvalue().splitlines() if 'held out' in line]
+  lines = [
+    line for line in file.getvalue().splitlines() if 'validation' in line
+  ]
   assert len(lines) == 2
-  assert 'step 100, held out  bound 8' in lines[0]
-  assert 'step 300, held out  bound 9' in lines[1]
+  assert 'step 100, validation  bound 8' in lines[0]
+  assert 'step 300, validation  bound 9' in lines[1]
 
 
 def test_a_class_is_retrieved_beside_no_chance():

@@ -193,6 +193,8 @@ def test_a_run_leaves_records_checkpoints_and_figures(whole):
   # Between the halves of three batches; during training there are too few.
   assert np.shape(evaluation['kl_floor']) == (2,)
   assert min(evaluation['kl_floor']) > 0 and 'kl_floor' not in held_out
+  assert evaluation['split'] == held_out['split'] == 'validation'
+  assert config['settings']['evaluate_on'] == 'validation'
   for name in ('negative_bound', 'kl_new', 'kl_predictable', 'retrieval_free'):
     assert len(held_out[name]) == 2
   # The same state on other episodes, which tell of the same model.
@@ -411,7 +413,7 @@ def test_the_command_tells_what_it_runs_and_ends_well(whole):
   assert 'introspective on dynamic_dependency (l 10, k 2)' in result.stdout
   assert 'preset   small (as asked)' in result.stdout
   assert records.read_config(whole)['data']['checksum'] in result.stdout
-  assert '6 held-out episodes, 2 replicas' in result.stdout
+  assert '6 validation episodes, 2 replicas' in result.stdout
 
 
 def test_an_accelerator_gets_the_paper_preset_and_is_told_of_more_digits(
@@ -480,8 +482,8 @@ def test_binarized_frames_that_are_encoded_again_are_drawn(tmp_path):
     )
     problem = Problem(run.problem.model, run.task.sample, 1)
     state = jax.eval_shape(
-      lambda key, problem=problem, digits=run.images.held_out: train.init_state(
-        problem, Recipe(1e-3), key, digits
+      lambda key, problem=problem, digits=run.images.validation: (
+        train.init_state(problem, Recipe(1e-3), key, digits)
       ),
       jax.random.key(0),
     )
@@ -491,7 +493,7 @@ def test_binarized_frames_that_are_encoded_again_are_drawn(tmp_path):
     dream = functools.partial(
       pictures.dream, problem, run.task.prefix, binarize
     )
-    arguments = variables, jax.random.key(0), run.images.held_out
+    arguments = variables, jax.random.key(0), run.images.validation
     drawn[binarize] = np.unique(jax.jit(dream)(*arguments).generated)
   np.testing.assert_array_equal(drawn[False], [0.5])
   np.testing.assert_array_equal(drawn[True], [0.0, 1.0])
@@ -581,7 +583,7 @@ def test_where_a_class_is_asked_for_a_classifier_judges(
     assert 0 <= evaluation[name][0] <= 1
   # Of two classes, chance is what position tells, not what memory does.
   assert evaluation['retrieval_ahead_chance'] == [None]
-  assert 'of held-out digits' in capsys.readouterr().out
+  assert 'of validation digits' in capsys.readouterr().out
 
 
 def _striped(scene, pose, height, width):
@@ -628,7 +630,7 @@ def test_a_run_of_rotation_measures_its_dreams_beside_copies(
   said = [line for line in out.splitlines() if line.endswith(' ...')]
   assert said == [
     'compiling the first state ...',
-    'evaluating on 2 held-out episodes ...',
+    'evaluating on 2 validation episodes ...',
     'drawing results, episodes, memory ...',
   ]
   assert 'entropy' not in out
@@ -701,11 +703,11 @@ def test_every_task_is_prepared_for_every_model(tmp_path, task, preset):
     assert is_drawn == (task in ('one_shot_recall', 'rotation'))
 
 
-def test_held_out_characters_are_not_those_of_training(tmp_path):
+def test_characters_of_the_parts_are_different_ones(tmp_path):
   loaded = prepare.prepare(_request(tmp_path, task='one_shot_recall')).images
-  training, held_out = set(loaded.training.labels), set(loaded.held_out.labels)
-  assert (len(training), len(held_out)) == (50 * 27, 50 * 3)
-  assert not training & held_out
+  labels = [set(part.labels.tolist()) for part in loaded.parts.values()]
+  assert [len(part) for part in labels] == [50 * 24, 50 * 3, 50 * 3]
+  assert len(set().union(*labels)) == 50 * 30
 
 
 @pytest.mark.parametrize(
@@ -813,7 +815,7 @@ def test_other_data_do_not_go_on_in_the_same_folder(whole, monkeypatch):
     prepare.prepare(_request(whole))
 
 
-@pytest.mark.parametrize('part', ['training', 'held_out'])
+@pytest.mark.parametrize('part', ['training', 'validation', 'test'])
 @pytest.mark.parametrize('lacking', [[0], [0, 1]])
 def test_a_class_that_a_part_of_the_digits_lacks_is_told(
   tmp_path, monkeypatch, part, lacking
@@ -827,7 +829,7 @@ def test_a_class_that_a_part_of_the_digits_lacks_is_told(
     'load_digits',
     lambda *_: whole._replace(**{part: fewer}),
   )
-  named = part.replace('_', '-'), ' and no '.join(map(str, lacking))
+  named = part, ' and no '.join(map(str, lacking))
   words = 'the {} digits have no {}, which parity_recall'.format(*named)
   with pytest.raises(ValueError, match=words):
     prepare.prepare(_request(tmp_path / 'run', task='parity_recall'))
@@ -841,7 +843,7 @@ def test_a_class_that_a_part_of_the_digits_lacks_is_told(
     _request(tmp_path / 'run', task='navigation', recall=None)
   )
   (doubt,) = run.images.doubts
-  assert f'draws 16 of 15 {part.replace("_", "-")} digits' in doubt
+  assert f'draws 16 of 15 {part} digits' in doubt
 
 
 def test_doubts_are_printed_before_anything_is_compiled(tmp_path, capsys):
@@ -899,7 +901,7 @@ def test_a_replica_that_is_not_finite_is_left_out_and_named(
   records.write_evaluation(tmp_path, evaluation)
   _run(tmp_path, steps=2)
   out = capsys.readouterr().out
-  assert 'held-out episodes, 1 replicas' in out
+  assert 'validation episodes, 1 replicas' in out
   assert 'Replica 0 is left out: its bound is not finite' in out
 
 

@@ -44,13 +44,18 @@ def test_more_characters_are_described_in_one_sentence():
 def test_bundled_characters_are_drawn():
   loaded = load_characters('bundled')
   assert isinstance(loaded.training, glyphs.Glyphs)
-  assert isinstance(loaded.held_out, glyphs.Glyphs)
-  assert not set(loaded.training.labels) & set(loaded.held_out.labels)
-  for word in ('50', '1,350 training', '150 held-out', '20 drawers', 'last 3'):
-    assert word in loaded.source
+  labels = [set(part.labels.tolist()) for part in loaded[:3]]
+  assert len(set().union(*labels)) == sum(map(len, labels)) == 1_500
+  for words in (
+    '50',
+    '1,200 training, 150 validation and 150 test characters',
+    '20 drawers',
+    'test is the last 3 of each alphabet, and validation the 3 before',
+  ):
+    assert words in loaded.source
   assert '\n' not in loaded.source
   assert loaded.checksum == (
-    '07592040abbf6082ce1b3e20ec24e9bace8a01c343b87e44937a75f69335cc8c'
+    '2064744d6c34b36ccd9a9ce0c7b9bcc0ee473f1f7ff34578f0518ac9bb21cf97'
   )
   assert load_characters('bundled').checksum == loaded.checksum
 
@@ -63,10 +68,10 @@ Inks = dict[tuple[str, int, int], np.ndarray]
 
 @pytest.fixture(scope='module')
 def inks() -> Inks:
-  """Draws the ink of two alphabets of 6 and 4 characters by 3 drawers."""
+  """Draws the ink of two alphabets of 9 and 7 characters by 3 drawers."""
   generator = np.random.default_rng(2)
   drawings = {}
-  for alphabet, count in (('Nordic_(old)', 6), ('Abc', 4)):
+  for alphabet, count in (('Nordic_(old)', 9), ('Abc', 7)):
     for number in range(1, count + 1):
       for drawer in range(1, 4):
         coarse = generator.random((15, 15)) < 0.2
@@ -113,21 +118,22 @@ def slow_pixels(ink: np.ndarray) -> np.ndarray:
   return pixels
 
 
-def slow_split(inks: Inks) -> tuple[list, list]:
-  """Pairs (pixels, label) of training and held-out drawings."""
+def slow_split(inks: Inks) -> tuple[list, list, list]:
+  """Pairs (pixels, label) of drawings for training, validation and test."""
   names = sorted({(alphabet, number) for alphabet, number, _ in inks})
-  held_out = set()
+  part_of = dict.fromkeys(names, 0)
   for alphabet in {name[0] for name in names}:
     digests = sorted(
       (hashlib.sha256(f'{a}/character{n:02d}'.encode()).hexdigest(), (a, n))
       for a, n in names
       if a == alphabet
     )
-    held_out |= {name for _, name in digests[:3]}
-  parts = ([], [])
+    for rank, (_, name) in enumerate(digests[:6], 1):
+      part_of[name] = 2 if rank <= 3 else 1
+  parts = ([], [], [])
   for (alphabet, number, _), ink in inks.items():
     name = alphabet, number
-    parts[name in held_out].append((slow_pixels(ink), names.index(name)))
+    parts[part_of[name]].append((slow_pixels(ink), names.index(name)))
   return parts
 
 
@@ -140,11 +146,9 @@ def as_pairs(part: Images) -> list[tuple[bytes, int]]:
 def test_files_equal_a_slow_reading(tmp_path, inks, mode, name):
   contents = paths_of(inks, name.removesuffix('.zip'), mode)
   loaded = load_characters(write_zip(tmp_path / name, contents))
-  check_form(loaded.training, 12)
-  check_form(loaded.held_out, 18)
-  for part, expected in zip(
-    (loaded.training, loaded.held_out), slow_split(inks), strict=True
-  ):
+  for part in loaded.parts.values():
+    check_form(part, 3 * len(set(part.labels)))
+  for part, expected in zip(loaded[:3], slow_split(inks), strict=True):
     assert as_pairs(part) == sorted((x.tobytes(), y) for x, y in expected)
     part.pixels[0] = 0  # What is returned may be written to.
 
@@ -156,9 +160,10 @@ def test_source_and_checksum(tmp_path, inks):
     'checksum is not the published one',
     FILES[0],
     str(tmp_path),
-    '4 training and 6 held-out characters',
+    '4 training, 6 validation and 6 test characters',
     '2 alphabets',
-    '30 drawings',
+    '48 drawings',
+    'test is 3 of each alphabet, and validation 3 others, by the SHA-256',
   ):
     assert word in loaded.source
   assert '\n' not in loaded.source
@@ -168,11 +173,11 @@ def test_source_and_checksum(tmp_path, inks):
 def test_labels_are_running_numbers_over_all_characters(tmp_path, inks):
   data = write_zip(tmp_path / FILES[0], paths_of(inks, 'x'))
   loaded = load_characters(data)
-  training, held_out = set(loaded.training.labels), set(loaded.held_out.labels)
-  assert not training & held_out
-  assert training | held_out == set(range(10))
-  # Three of Abc's four characters, 0 to 3, and three of the other six.
-  assert len(held_out & set(range(4))) == 3
+  labels = [set(part.labels.tolist()) for part in loaded[:3]]
+  assert set().union(*labels) == set(range(16))
+  # Abc's seven characters, 0 to 6, and nine others.
+  assert [len(part & set(range(7))) for part in labels] == [1, 3, 3]
+  assert [len(part & set(range(7, 16))) for part in labels] == [3, 3, 3]
 
 
 def test_order_packing_and_litter_change_nothing(tmp_path, inks):
@@ -209,21 +214,25 @@ def test_parts_make_a_whole_and_what_is_twice_is_read_once(tmp_path, inks):
   assert load_characters(f'files:{whole}').checksum == one.checksum
 
 
-def test_which_are_held_out_depends_on_nothing_but_names(tmp_path, inks):
+def test_the_part_of_a_character_depends_on_nothing_but_its_name(
+  tmp_path, inks
+):
   """Checks fewer drawers, other drawings and a further alphabet."""
 
-  def held_out(drawings: Inks, folder: str) -> set[tuple[str, int]]:
+  def parts(drawings: Inks, folder: str) -> list[set[tuple[str, int]]]:
     (tmp_path / folder).mkdir()
     data = write_zip(tmp_path / folder / FILES[0], paths_of(drawings, 'x'))
-    labels = set(load_characters(data).held_out.labels)
     names = sorted({(a, n) for a, n, _ in drawings})
-    return {names[label] for label in labels if names[label][0] == 'Abc'}
+    return [
+      {names[x] for x in part.labels if names[x][0] == 'Abc'}
+      for part in load_characters(data)[:3]
+    ]
 
-  expected = held_out(inks, 'all')
+  expected = parts(inks, 'all')
   fewer = {k: ~np.roll(~v, 9) for k, v in inks.items() if k[2] == 1}
-  more = fewer | {('Aaa', n, 1): inks['Abc', 1, 2] for n in range(1, 5)}
-  assert len(expected) == 3
-  assert held_out(fewer, 'fewer') == held_out(more, 'more') == expected
+  more = fewer | {('Aaa', n, 1): inks['Abc', 1, 2] for n in range(1, 8)}
+  assert [len(part) for part in expected] == [1, 3, 3]
+  assert parts(fewer, 'fewer') == parts(more, 'more') == expected
 
 
 def test_folder_absent_or_a_file(tmp_path):
@@ -361,13 +370,13 @@ def test_wrong_picture_is_named(tmp_path, inks, make, words):
   assert str(tmp_path / FILES[0]) in str(caught.value)
 
 
-@pytest.mark.parametrize('count', [1, 3])
+@pytest.mark.parametrize('count', [1, 6])
 def test_alphabet_with_too_few_characters(tmp_path, inks, count):
   few = {k: v for k, v in inks.items() if k[0] != 'Abc' or k[1] <= count}
   data = write_zip(tmp_path / FILES[0], paths_of(few, 'images_background'))
   with pytest.raises(DataError, match=f"'Abc' has {count} char") as caught:
     load_characters(data)
-  assert 'at least 4' in str(caught.value)
+  assert 'at least 7' in str(caught.value)
   assert str(tmp_path) in str(caught.value)
 
 
@@ -399,18 +408,20 @@ def published() -> Dataset:
 
 @needs_real
 def test_published_files(published):
-  check_form(published.training, 218 * 20)
-  check_form(published.held_out, 24 * 20)
-  every = np.concatenate([published.training.labels, published.held_out.labels])
+  check_form(published.training, 194 * 20)
+  check_form(published.validation, 24 * 20)
+  check_form(published.test, 24 * 20)
+  every = np.concatenate([part.labels for part in published[:3]])
   assert np.bincount(every).tolist() == [20] * 242
   # Alphabets by name: Balinese, Early_Aramaic, Greek, Japanese_(katakana),
   # Korean, Latin, Sanskrit, Tagalog.
   sizes = np.cumsum([0, 24, 22, 24, 47, 40, 26, 42, 17])
-  held_out = np.unique(published.held_out.labels)
-  assert np.histogram(held_out, sizes - 0.5)[0].tolist() == [3] * 8
+  for part in (published.validation, published.test):
+    numbers = np.unique(part.labels)
+    assert np.histogram(numbers, sizes - 0.5)[0].tolist() == [3] * 8
   for word in (
     'the published Omniglot',
-    '218 training and 24 held-out characters of 8 alphabets',
+    '194 training, 24 validation and 24 test characters of 8 alphabets',
     '4,840 drawings',
     str(REAL),
   ):
@@ -419,7 +430,7 @@ def test_published_files(published):
 
 @needs_real
 def test_published_drawings_are_ink_on_nothing(published):
-  for part in (published.training, published.held_out):
+  for part in published[:3]:
     grey = part.pixels / 255
     assert 0.07 < grey.mean() < 0.09
     assert np.median(grey) == 0
@@ -436,7 +447,7 @@ def test_published_drawings_equal_a_slow_reading(published):
     inks = [~np.asarray(image.open(archive.open(name))) for name in names]
   every = {
     (pixels.tobytes(), int(label))
-    for part in (published.training, published.held_out)
+    for part in published[:3]
     for pixels, label in zip(*part, strict=True)
   }
   for name, ink in zip(names, inks, strict=True):
@@ -445,13 +456,17 @@ def test_published_drawings_equal_a_slow_reading(published):
 
 
 @needs_real
-def test_published_checksum_and_held_out_characters_stay(published):
+def test_published_checksum_and_parts_stay(published):
   assert published.checksum == slow_checksum(published)
   assert published.checksum == (
-    '4b6bc61537d3e0045c878a39b3a1b743a3fa5f1d506a0b99a951ad77f3699cc8'
+    '8e0c60dc45b7aaf6d04abd1d4e1b2ff91aa740d321554b5549ee300267c0e5f6'
   )
   # Three of Balinese, of Early_Aramaic, of Greek, and so on.
-  assert np.unique(published.held_out.labels).tolist() == [
+  assert np.unique(published.validation.labels).tolist() == [
+    *(4, 9, 18, 26, 37, 42, 46, 57, 59, 94, 98, 114),
+    *(119, 148, 149, 163, 168, 179, 190, 200, 207, 228, 229, 239),
+  ]
+  assert np.unique(published.test.labels).tolist() == [
     *(1, 12, 23, 30, 39, 41, 48, 58, 67, 91, 108, 109),
     *(124, 130, 152, 160, 167, 178, 195, 204, 216, 226, 235, 236),
   ]
@@ -528,8 +543,8 @@ def prepared(inks, tmp_path_factory) -> pathlib.Path:
 
 def test_prepared_characters_are_those_of_the_files(prepared, inks, tmp_path):
   loaded = load_characters('tfds', str(prepared))
-  check_form(loaded.training, 12)
-  check_form(loaded.held_out, 18)
+  for part in loaded.parts.values():
+    check_form(part, 3 * len(set(part.labels)))
   files = load_characters(
     write_zip(tmp_path / FILES[0], paths_of(inks, 'images_background'))
   )
@@ -537,7 +552,7 @@ def test_prepared_characters_are_those_of_the_files(prepared, inks, tmp_path):
   for word in (
     'tensorflow-datasets',
     str(prepared),
-    '4 training and 6 held-out',
+    '4 training, 6 validation and 6 test',
   ):
     assert word in loaded.source
 

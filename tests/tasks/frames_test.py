@@ -1,4 +1,4 @@
-"""Episodes of one's own as a task: drawing, what is held out, windows."""
+"""Episodes of one's own as a task: drawing, three parts, windows."""
 
 import jax
 import numpy as np
@@ -7,6 +7,7 @@ import pytest
 import own_episodes
 from gtmm_jax.tasks import frames
 from gtmm_jax.tasks.frames import OwnFrames
+from gtmm_jax.tasks.sources import frame_files
 from gtmm_jax.tasks.sources.dataset import DataError
 from numbered_images import assert_even
 
@@ -31,40 +32,73 @@ def _draw(task, images, keys=_KEYS):
   return jax.device_get(jax.jit(jax.vmap(task.sample, (0, None)))(keys, images))
 
 
-def _held_out(count):
-  """Returns the numbers of held-out episodes, written out."""
+def _every(count, place):
+  """Returns the numbers of every tenth episode, the first one `place`."""
+  return [number - 1 for number in range(place, count + 1, 10)]
+
+
+@pytest.mark.parametrize('count', [3, 9, 10, 18, 19, 20, 57, 100])
+def test_the_ninth_and_the_tenth_of_ten_are_not_trained_on(count):
+  training, validation, test = frames.split(count)
   if count < 10:
-    return [count - 1]
-  return [number - 1 for number in range(10, count + 1, 10)]
-
-
-@pytest.mark.parametrize('count', [2, 3, 9, 10, 19, 20, 57, 100])
-def test_a_tenth_is_held_out(count):
-  training, held_out = frames.split(count)
-  assert list(held_out) == _held_out(count)
-  assert sorted([*training, *held_out]) == list(range(count))
+    assert [list(validation), list(test)] == [[count - 2], [count - 1]]
+  else:
+    assert list(validation) == _every(count, 9)
+    assert list(test) == _every(count, 10)
+  assert sorted([*training, *validation, *test]) == list(range(count))
 
 
 @pytest.mark.parametrize('save', [np.savez, np.savez_compressed])
-def test_held_out_episodes_are_never_drawn_in_training(tmp_path, save):
+def test_episodes_are_drawn_from_their_own_part(tmp_path, save):
   file = _save(tmp_path, 30, save=save)
   sets = frames.load(file, _MANY)
   task = OwnFrames(4)
   drawn = own_episodes.numbers(_draw(task, sets.training).frames)
   counts = np.bincount(drawn, minlength=30)
-  assert set(np.flatnonzero(counts == 0)) == {9, 19, 29}
+  assert set(np.flatnonzero(counts == 0)) == {8, 9, 18, 19, 28, 29}
   assert_even(counts[counts > 0])
-  drawn = own_episodes.numbers(_draw(task, sets.held_out).frames)
-  assert set(drawn) == {9, 19, 29}
-  assert '27 training and 3 held-out episodes, every tenth' in sets.source
+  for part, expected in (
+    (sets.validation, {8, 18, 28}),
+    (sets.test, {9, 19, 29}),
+  ):
+    assert set(own_episodes.numbers(_draw(task, part).frames)) == expected
+  assert '24 training, 3 validation and 3 test episodes' in sets.source
+  assert 'the ninth of every ten, and test the tenth' in sets.source
   assert str(file) in sets.source and 'at a time' not in sets.source
+  assert sets.doubts == ()
 
 
-def test_a_few_episodes_hold_out_their_last(tmp_path):
+def test_of_a_few_episodes_the_last_two_are_not_trained_on(tmp_path):
   sets = frames.load(_save(tmp_path, 3), _MANY)
-  assert own_episodes.numbers(sets.held_out.frames).tolist() == [2]
-  assert '2 training and 1 held-out episodes, episode 3 held' in sets.source
-  assert 'a single episode is held out' in sets.doubts[-1]
+  parts = (sets.training, sets.validation, sets.test)
+  numbers = [own_episodes.numbers(part.frames).tolist() for part in parts]
+  assert numbers == [[0], [1], [2]]
+  assert '1 training, 1 validation and 1 test episodes' in sets.source
+  assert 'validation is episode 2, and test episode 3' in sets.source
+  assert 'validation and test have a single episode' in sets.doubts[-1]
+  # Of nineteen two are for validation, and one is for the test.
+  (doubt,) = frames.load(_save(tmp_path, 19), _MANY).doubts
+  assert doubt.startswith('test has a single episode')
+
+
+def test_the_checksum_is_that_of_the_file_and_its_split(tmp_path, monkeypatch):
+  file = _save(tmp_path, 30)
+  checksum = frames.load(file, _MANY).checksum
+  assert checksum == frames.load(file, _MANY).checksum
+  assert checksum != frame_files.read(file).checksum
+  with monkeypatch.context() as patch:
+    patch.setattr(frames, 'by_tenths', lambda count: np.arange(count) % 3)
+    assert frames.load(file, _MANY).checksum != checksum
+  own = own_episodes.make(30, 4, (8, 12, 3))
+  np.savez(file, frames=own ^ 1)
+  assert frames.load(file, _MANY).checksum != checksum
+
+
+@pytest.mark.parametrize('count', [1, 2])
+def test_too_few_episodes_for_three_parts_are_refused(tmp_path, count):
+  words = rf'are {count} episode\(s\); there must be at least 3, one to train'
+  with pytest.raises(DataError, match=words):
+    frames.load(_save(tmp_path, count), _MANY)
 
 
 def test_an_episode_has_its_frames_condition_and_marks(tmp_path):
@@ -153,16 +187,16 @@ def _windows(folder, count=30, size=5, seed=0, **changes):
 
 
 def test_windows_are_as_large_as_there_is_room(tmp_path):
-  for size in (1, 5, 26):
+  for size in (1, 5, 23):
     sets = _windows(tmp_path, size=size)
     assert isinstance(sets.training, frames.Windows)
     window = sets.training.at(0)
     assert {len(leaf) for leaf in window} == {size}
     assert sum(leaf.nbytes for leaf in window) == size * _EACH
     assert f'trained on {size} at a time' in sets.source
-  sets = _windows(tmp_path, size=27)
+  sets = _windows(tmp_path, size=24)
   assert isinstance(sets.training, frames.Frames)
-  assert len(sets.training.frames) == 27
+  assert len(sets.training.frames) == 24
 
 
 def test_a_window_is_that_of_its_number_and_seed(tmp_path):
@@ -183,7 +217,7 @@ def test_windows_show_all_training_episodes_and_no_others(tmp_path):
     numbers = own_episodes.numbers(sets.training.at(index).frames)
     assert len(set(numbers)) == 5
     counts[numbers] += 1
-  assert set(np.flatnonzero(counts == 0)) == {9, 19, 29}
+  assert set(np.flatnonzero(counts == 0)) == {8, 9, 18, 19, 28, 29}
   assert_even(counts[counts > 0])
 
 
@@ -200,13 +234,16 @@ def test_a_window_keeps_together_what_belongs_together(tmp_path):
   assert [type(leaf) for leaf in window] == [np.ndarray] * 3
 
 
-def test_no_more_are_held_out_than_a_window_has(tmp_path):
-  sets = _windows(tmp_path, size=2)
-  assert own_episodes.numbers(sets.held_out.frames).tolist() == [9, 19]
-  assert 'on the first 2 of those held out' in sets.source
-  sets = _windows(tmp_path, size=3)
-  assert own_episodes.numbers(sets.held_out.frames).tolist() == [9, 19, 29]
-  assert 'of those held out' not in sets.source
+def test_no_more_are_evaluated_than_a_window_has(tmp_path):
+  for size, validation, test in (
+    (2, [8, 18], [9, 19]),
+    (3, [8, 18, 28], [9, 19, 29]),
+  ):
+    sets = _windows(tmp_path, size=size)
+    assert own_episodes.numbers(sets.validation.frames).tolist() == validation
+    assert own_episodes.numbers(sets.test.frames).tolist() == test
+    said = 'evaluated on the first 2 of validation or test' in sets.source
+    assert said == (size == 2)
 
 
 def test_an_episode_that_has_no_room_is_told(tmp_path):

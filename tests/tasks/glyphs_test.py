@@ -263,27 +263,28 @@ def test_noise_is_triangular_and_independent():
 # Draws.
 
 
-def test_split_holds_out_three_characters_of_each_alphabet(parts, programs):
-  training, held_out = parts
-  assert training.labels.shape == (1_350,)
-  assert held_out.labels.shape == (150,)
-  assert sorted([*training.labels, *held_out.labels]) == list(range(COUNT))
-  held_out_of = np.bincount(held_out.labels // CHARACTERS)
-  assert held_out_of.tolist() == [3] * ALPHABETS
+def test_split_takes_three_and_three_characters_of_each_alphabet(
+  parts, programs
+):
+  training, validation, test = (part.labels for part in parts)
+  assert sorted([*training, *validation, *test]) == list(range(COUNT))
+  last = np.arange(ALPHABETS * CHARACTERS).reshape(ALPHABETS, CHARACTERS)
+  assert test.tolist() == last[:, 27:].ravel().tolist()
+  assert validation.tolist() == last[:, 24:27].ravel().tolist()
   for part in parts:
     for own, every in zip(part.programs, programs, strict=True):
       np.testing.assert_array_equal(own, every[part.labels])
 
 
-@pytest.mark.parametrize('index', [0, 1])
+@pytest.mark.parametrize('index', [0, 1, 2])
 def test_draws_are_uniform_over_their_own_characters(parts, index):
-  part, other = parts[index], parts[1 - index]
+  part = parts[index]
   draws = 200 * len(part.labels)
   labels = jax.jit(lambda key, x: x.draw(key, draws)[1])(
     jax.random.key(4), part
   )
   assert labels.dtype == jnp.int32
-  assert not np.isin(labels, other.labels).any()
+  assert np.isin(labels, part.labels).all()
   counts = np.bincount(labels, minlength=COUNT)[part.labels]
   # Chi-squared: its mean is the degrees of freedom, its variance twice that.
   freedom = len(counts) - 1

@@ -3,7 +3,7 @@
 scenes.py      the arrays that describe a room
 furnishing.py  draws textures, paintings, things, sky and buildings
 mazes.py       draws a maze with all of these, and places for a camera
-sampler.py     rooms for training, and held-out rooms
+sampler.py     rooms for training, validation and test
 raycast.py     renders a scene, seen from a camera's pose, with
   view.py      the camera
   walls.py     the walls that rays meet

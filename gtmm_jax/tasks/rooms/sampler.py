@@ -1,7 +1,7 @@
-"""Training rooms and held-out rooms.
+"""Rooms for training, for validation and for the test.
 
 A room is a scene drawn from a number, when it is used: 2^24 numbers are for
-training, and the next 2^24 are held out.
+training, the next 2^24 for the test and the 2^24 after these for validation.
 """
 
 import dataclasses
@@ -50,15 +50,15 @@ class Rooms:
 
 
 def load(size: int) -> Dataset[Rooms]:
-  """Returns both sets of rooms, seen in `size` x `size` pixels.
+  """Returns all three sets of rooms, seen in `size` x `size` pixels.
 
   Raises:
     ValueError: `size` is below 1.
   """
   return Dataset(
     *split(size),
-    f'random rooms, drawn: {_COUNT:,} for training and {_COUNT:,} others held '
-    f'out',
+    f'random rooms, drawn: {_COUNT:,} for training, {_COUNT:,} others for '
+    f'validation and {_COUNT:,} others for the test',
     checksum_of_version(f'rooms, version {mazes.VERSION}'),
   )
 
@@ -70,8 +70,8 @@ def make_room(number: Array | int) -> Scene:
   return mazes.make_scene(jax.random.fold_in(key, number))
 
 
-def split(size: int = 32) -> tuple[Rooms, Rooms]:
-  """Returns training and held-out rooms, seen in `size` x `size` pixels.
+def split(size: int = 32) -> tuple[Rooms, Rooms, Rooms]:
+  """Returns rooms for training, validation and test in `size` x `size` pixels.
 
   Raises:
     ValueError: `size` is below 1.
@@ -81,7 +81,8 @@ def split(size: int = 32) -> tuple[Rooms, Rooms]:
       f'rooms: size is {size}; it must be at least 1, the height and width of '
       f'frames in pixels.'
     )
-  training, held_out = (
-    Rooms(np.uint32(first), np.int32(_COUNT), size) for first in (0, _COUNT)
+  training, validation, test = (
+    Rooms(np.uint32(first), np.int32(_COUNT), size)
+    for first in (0, 2 * _COUNT, _COUNT)
   )
-  return training, held_out
+  return training, validation, test

@@ -6,10 +6,11 @@
   tfds           all of Omniglot, as tensorflow-datasets prepares it
   files:FOLDER   one or more of the zip files in which Omniglot was published
 
-Three characters of each alphabet are held out, by whichever drawer (Gemici et
-al. 2017, section 5.3). Names alone decide which: of Omniglot the three whose
-ALPHABET/characterNN has the least SHA-256, of the drawn alphabets the last
-three.
+Three characters of each alphabet are for the test and three others for
+validation, by whichever drawer (Gemici et al. 2017, section 5.3). Names alone
+decide which: of Omniglot the test takes the three whose ALPHABET/characterNN
+has the least SHA-256 and validation the next three; of the drawn alphabets the
+test takes the last three and validation the three before.
 """
 
 import hashlib
@@ -31,8 +32,8 @@ def load_characters(
 ) -> Dataset[Images] | Dataset[glyphs.Glyphs]:
   """Loads characters, 28 x 28 grey values.
 
-  Labels number the characters from 0, over all alphabets; training and held-out
-  characters have no label in common.
+  Labels number the characters from 0, over all alphabets; the three parts have
+  no label in common.
 
   Args:
     data: 'bundled', 'tfds' or 'files:FOLDER'.
@@ -71,60 +72,88 @@ def describe_more_characters() -> str:
 
 
 def _load_drawn() -> Dataset[glyphs.Glyphs]:
-  training, held_out = glyphs.split()
+  """Returns the drawn characters."""
+  training, validation, test = glyphs.split()
+  counts = [len(part.labels) for part in (training, validation, test)]
   return Dataset(
     training,
-    held_out,
+    validation,
+    test,
     f'drawn characters of {alphabets.ALPHABETS} invented alphabets: '
-    f'{len(training.labels):,} training and {len(held_out.labels):,} held-out '
-    f'characters by {glyphs.DRAWERS} drawers, the last {glyphs.HELD_OUT} of '
-    f'each alphabet held out',
-    checksum_of_version(f'drawn alphabets, version {alphabets.VERSION}'),
+    f'{_in_words(counts)} characters by {glyphs.DRAWERS} drawers; test is the '
+    f'last {glyphs.HELD_OUT} of each alphabet, and validation the '
+    f'{glyphs.HELD_OUT} before',
+    checksum_of_version(
+      f'drawn alphabets, version {alphabets.VERSION}, {_in_words(counts)}'
+    ),
   )
 
 
 def _split(drawings: omniglot.Drawings, origin: str) -> Dataset[Images]:
-  """Numbers the characters, and holds out three of each alphabet."""
+  """Numbers the characters, and takes three and three of each alphabet."""
   pixels, names = drawings
   # Sorted by name, then content: the same data from every source.
   order = sorted(
     range(len(names)), key=lambda i: (names[i], pixels[i].tobytes())
   )
   pixels, names = pixels[order], [names[i] for i in order]
-  characters = sorted(set(names))
-  held_out_names = _hold_out(characters, origin)
-  numbers = {name: number for number, name in enumerate(characters)}
-  labels = np.array([numbers[name] for name in names], np.int32)
-  held_out = np.array([name in held_out_names for name in names])
-  parts = [Images(pixels[rows], labels[rows]) for rows in (~held_out, held_out)]
+  part_of = _parts(sorted(set(names)), origin)
+  labels_of = {name: label for label, name in enumerate(part_of)}
+  labels = np.array([labels_of[name] for name in names], np.int32)
+  part = np.array([part_of[name] for name in names])
+  parts = [
+    Images(pixels[part == number], labels[part == number])
+    for number in range(3)
+  ]
+  counts = np.bincount([*part_of.values()]).tolist()
   source = (
-    f'{origin}: {len(characters) - len(held_out_names):,} training and '
-    f'{len(held_out_names):,} held-out characters of '
-    f'{len(held_out_names) // glyphs.HELD_OUT} alphabets in {len(labels):,} '
-    f'drawings, three of each alphabet held out by the SHA-256 of their names'
+    f'{origin}: {_in_words(counts)} characters of '
+    f'{counts[2] // glyphs.HELD_OUT} alphabets in {len(labels):,} drawings; '
+    f'test is {glyphs.HELD_OUT} of each alphabet, and validation '
+    f'{glyphs.HELD_OUT} others, by the SHA-256 of their names'
   )
   return Dataset(*parts, source, checksum_of(*parts))
 
 
-def _hold_out(
-  characters: list[tuple[str, int]], origin: str
-) -> set[tuple[str, int]]:
-  """Chooses three characters of each alphabet, by their names alone."""
+def _in_words(counts: list[int]) -> str:
+  training, validation, test = counts
+  return f'{training:,} training, {validation:,} validation and {test:,} test'
 
-  def rank(name: tuple[str, int]) -> str:
+
+def _parts(
+  characters: list[tuple[str, int]], origin: str
+) -> dict[tuple[str, int], int]:
+  """Assigns characters to parts, by their names alone.
+
+  Args:
+    characters: pairs of alphabet and number, each once.
+    origin: of the characters, in words.
+
+  Returns:
+    The part of each, in the same order: 0 for training, 1 for validation, 2 for
+    the test.
+
+  Raises:
+    DataError: an alphabet has too few characters for three parts.
+  """
+
+  def digest(name: tuple[str, int]) -> str:
     text = f'{name[0]}/character{name[1]:02d}'
     return hashlib.sha256(text.encode()).hexdigest()
 
   alphabet_of: dict[str, list[tuple[str, int]]] = {}
   for name in characters:
     alphabet_of.setdefault(name[0], []).append(name)
-  held_out = set()
+  part_of = dict.fromkeys(characters, 0)
+  each = glyphs.HELD_OUT
   for alphabet, names in alphabet_of.items():
-    if len(names) <= glyphs.HELD_OUT:
+    if len(names) <= 2 * each:
       raise DataError(
         f'{origin}: the alphabet {alphabet!r} has {len(names)} characters; it '
-        f'takes at least {glyphs.HELD_OUT + 1}, since {glyphs.HELD_OUT} of '
-        f'each alphabet are held out. Fetch the data again.'
+        f'takes at least {2 * each + 1}, since {each} of each alphabet are for '
+        f'validation and {each} for the test. Fetch the data again.'
       )
-    held_out.update(sorted(names, key=rank)[: glyphs.HELD_OUT])
-  return held_out
+    ranked = sorted(names, key=digest)
+    part_of |= dict.fromkeys(ranked[:each], 2)
+    part_of |= dict.fromkeys(ranked[each : 2 * each], 1)
+  return part_of

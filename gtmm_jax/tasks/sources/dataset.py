@@ -1,11 +1,13 @@
-"""The result of every data source: images to train on, and images held out."""
+"""The result of every data source: its parts for training and evaluation."""
 
 import hashlib
-from typing import Generic, NamedTuple, TypeVar
+from typing import Generic, Literal, NamedTuple, TypeVar
 
 import numpy as np
 
 T = TypeVar('T')
+# The parts on which a model is evaluated.
+Split = Literal['validation', 'test']
 
 
 class DataError(ValueError):
@@ -30,27 +32,54 @@ class Images(NamedTuple):
 
 
 class Dataset(NamedTuple, Generic[T]):
-  """Data to train on, and data that is never trained on.
+  """Data to train on, and two parts that are never trained on.
 
   T is `Images`, or what a task draws from in their place: `Glyphs`, `Rooms`,
   `Frames` or `Windows`.
 
   Attributes:
     training: what training episodes are drawn from.
-    held_out: what held-out episodes are drawn from.
+    validation: what episodes are drawn from on which settings are chosen.
+    test: what episodes are drawn from on which final results are measured.
     source: one line for the user: what the data are, where they are from, how
-      many are for training and how many held out, how they were split.
+      many each part has, how they were split.
     checksum: SHA-256, hexadecimal, of the data as used: `checksum_of` of
-      images, that of the file for episodes, that of a version number for data
-      that are drawn and not stored.
+      images, that of the file and of its split for episodes, that of a version
+      for data that are drawn and not stored.
     doubts: sentences on what is likely to be wrong with the data.
   """
 
   training: T
-  held_out: T
+  validation: T
+  test: T
   source: str
   checksum: str
   doubts: tuple[str, ...] = ()
+
+  @property
+  def parts(self) -> dict[str, T]:
+    """Training, validation and test data by these names."""
+    return {
+      'training': self.training,
+      'validation': self.validation,
+      'test': self.test,
+    }
+
+  def held_out(self, split: Split) -> T:
+    """Returns the data of a split that is never trained on."""
+    return {'validation': self.validation, 'test': self.test}[split]
+
+
+def by_tenths(count: int) -> np.ndarray:
+  """Assigns the ninth of every ten to validation, and the tenth to the test.
+
+  Args:
+    count: N, number of images or episodes.
+
+  Returns:
+    int [N], the part of each: 0 for training, 1 for validation, 2 for the test.
+  """
+  return np.maximum(np.arange(count) % 10 - 7, 0)
 
 
 def checksum_of(*parts: Images) -> str:

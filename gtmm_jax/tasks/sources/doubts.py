@@ -124,17 +124,21 @@ def of_marks(what: str, marks: np.ndarray) -> tuple[str, ...]:
   )
 
 
-def of_held_out(count: int) -> tuple[str, ...]:
-  """Checks that more than one episode is held out.
+def of_held_out(validation: int, test: int) -> tuple[str, ...]:
+  """Checks that validation and test have more than one episode each.
 
   Args:
-    count: number of held-out episodes.
+    validation: number of episodes for validation.
+    test: number of episodes for the test.
   """
-  if count > 1:
+  counts = {'validation': validation, 'test': test}
+  few = [name for name, count in counts.items() if count == 1]
+  if not few:
     return ()
   return (
-    'a single episode is held out, on which everything is measured; of twenty '
-    'episodes there would be two.',
+    f'{" and ".join(few)} {"has" if len(few) == 1 else "have"} a single '
+    f'episode, on which everything is measured; of twenty episodes there would '
+    f'be two.',
   )
 
 
@@ -142,36 +146,34 @@ def of_draws(images: Any, count: int) -> tuple[str, ...]:
   """Checks that there are at least as many images as an episode draws.
 
   Args:
-    images: `training` and `held_out`, each with `labels`.
+    images: a `Dataset` whose parts have `labels`.
     count: number of images that an episode draws.
   """
-  parts = {'training': images.training, 'held-out': images.held_out}
   return tuple(
     f'an episode draws {count:,} of {len(part.labels):,} {name} digits, so '
     f'some of them repeat that should be new; use more digits.'
-    for name, part in parts.items()
+    for name, part in images.parts.items()
     if len(part.labels) < count
   )
 
 
 def require_classes(images: Any, classes: Sequence[int], why: str) -> None:
-  """Checks that training and held-out images have all classes.
+  """Checks that all three parts have images of all classes.
 
   Args:
-    images: `training` and `held_out`, each with `labels`, and `source`.
+    images: a `Dataset` whose parts have `labels`.
     classes: whose images are drawn.
     why: the task that draws them, for messages.
 
   Raises:
     DataError: a class is missing; names the class and the part.
   """
-  parts = {'training': images.training, 'held-out': images.held_out}
-  for name, part in parts.items():
+  for name, part in images.parts.items():
     missing = sorted(set(classes) - set(np.unique(part.labels).tolist()))
     if missing:
       raise DataError(
         f'{images.source}: the {name} digits have no '
         f'{" and no ".join(map(str, missing))}, which {why} shows; use data '
-        f'that have {" and ".join(map(str, classes))} in both parts, such as '
+        f'that have {" and ".join(map(str, classes))} in all parts, such as '
         f'--data=bundled.'
       )

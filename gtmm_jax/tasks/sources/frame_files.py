@@ -2,7 +2,7 @@
 
 The file holds
 
-  frames        uint8 [N, T, H, W, C]: N >= 2 episodes of T >= 2 frames, H and W
+  frames        uint8 [N, T, H, W, C]: N >= 3 episodes of T >= 2 frames, H and W
                 multiples of 4, at least 8, C 1 (grey) or 3 (colour)
   condition     numbers [N, T, A], the condition c_t; optional
   predictable   bool, or 0 and 1, [N, T], which frames a perfect memory could
@@ -206,10 +206,10 @@ def _problems_of_frames(frames: npz.Member) -> Iterator[str]:
       f'have the shape {shape}, with {channels} on the last axis; that is C, '
       f'and must be 1 (grey) or 3 (colour){hint}.'
     )
-  if count < 2:
+  if count < 3:
     yield (
-      f'are {count} episode(s); there must be at least 2, one to train on and '
-      f'one held out.'
+      f'are {count} episode(s); there must be at least 3, one to train on, one '
+      f'for validation and one for the test: record more, or cut long ones.'
     )
   if length < 2:
     yield (

@@ -27,8 +27,8 @@ from gtmm_jax.tasks.sources.alphabets import (
 Array = jax.Array
 
 DRAWERS = 20
-# Held-out characters of each alphabet, Omniglot's or drawn; of drawn alphabets
-# the last ones.
+# Characters of each alphabet, Omniglot's or drawn, for validation, and as many
+# for the test.
 HELD_OUT = 3
 SIDE = 28
 
@@ -85,16 +85,24 @@ class Glyphs(NamedTuple):
     return jax.vmap(render)(paths, width)[..., None], label
 
 
-def split() -> tuple[Glyphs, Glyphs]:
-  """Returns the training characters, and the last three of each alphabet."""
+def split() -> tuple[Glyphs, Glyphs, Glyphs]:
+  """Returns the characters for training, for validation and for the test.
+
+  The last three of each alphabet are for the test, the three before them for
+  validation.
+  """
   labels = np.arange(ALPHABETS * CHARACTERS, dtype=np.int32)
-  held_out = labels % CHARACTERS >= CHARACTERS - HELD_OUT
+  from_last = CHARACTERS - 1 - labels % CHARACTERS
   programs = alphabets.programs()
-  training, unseen = (
+  training, validation, test = (
     Glyphs(labels[rows], alphabets.Program(*(x[rows] for x in programs)))
-    for rows in (~held_out, held_out)
+    for rows in (
+      from_last >= 2 * HELD_OUT,
+      (from_last >= HELD_OUT) & (from_last < 2 * HELD_OUT),
+      from_last < HELD_OUT,
+    )
   )
-  return training, unseen
+  return training, validation, test
 
 
 def write(

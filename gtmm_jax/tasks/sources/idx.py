@@ -64,18 +64,18 @@ def read(folder: pathlib.Path) -> tuple[Images, Images, str]:
   files = {name: _find_idx(folder, name) for name in _PUBLISHED_SHA256}
   contents = {name: _read_idx(file, name) for name, file in files.items()}
   training = _pair(contents, 'train')
-  held_out = _pair(contents, 't10k')
+  test = _pair(contents, 't10k')
   unknown = [c.file.name for c in contents.values() if not c.published]
   if not unknown:
     what = 'the published MNIST'
-  elif (len(training.labels), len(held_out.labels)) == _PUBLISHED_COUNTS:
+  elif (len(training.labels), len(test.labels)) == _PUBLISHED_COUNTS:
     what = (
       f"idx files of MNIST's size whose checksum is not the published one "
       f'({", ".join(unknown)})'
     )
   else:
     what = 'idx files'
-  return training, held_out, f'{what}, from {folder}'
+  return training, test, f'{what}, from {folder}'
 
 
 def _find_idx(folder: pathlib.Path, name: str) -> pathlib.Path:

@@ -59,10 +59,10 @@ def read(data_dir: str | None) -> tuple[Images, Images, str]:
     DataError: a package is missing, or there are no readable prepared data and
       they cannot be prepared now.
   """
-  with _sources(_MNIST, data_dir) as (training, held_out):
+  with _sources(_MNIST, data_dir) as (training, test):
     return (
       _read_digits(training),
-      _read_digits(held_out),
+      _read_digits(test),
       _origin(_MNIST, training),
     )
 
@@ -119,7 +119,7 @@ def _open(tfds: Any, data_set: _DataSet, folder: str | None) -> tuple[Any, Any]:
   skip = {'image': tfds.decode.SkipDecoding()}
 
   def open_splits() -> tuple[Any, Any]:
-    training, held_out = (
+    training, test = (
       tfds.data_source(
         data_set.pattern,
         split=split,
@@ -129,7 +129,7 @@ def _open(tfds: Any, data_set: _DataSet, folder: str | None) -> tuple[Any, Any]:
       )
       for split in ('train', 'test')
     )
-    return training, held_out
+    return training, test
 
   try:
     return open_splits()
@@ -226,7 +226,7 @@ def _read_drawings(source: Any) -> omniglot.Drawings:
 
   try:
     alphabets = source.dataset_info.features['alphabet'].names
-    # Characters are held out by their names.
+    # Characters are split by their names.
     if any(name.isdigit() for name in alphabets):
       raise ValueError('its alphabets have no names')
     return omniglot.Drawings(omniglot.reduce(inks()), names)
