@@ -35,7 +35,7 @@ class PerfectRecall(episode.Intervals):
 class OneShotRecall(PerfectRecall):
   """l random characters, then the first k of them again.
 
-  The same as perfect recall but for its images: held-out episodes show
+  The same as perfect recall but for its images: validation and test show
   characters that no training episode shows. Gemici et al. 2017, section 5.3 and
   appendix D.
   """

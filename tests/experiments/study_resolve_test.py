@@ -110,6 +110,7 @@ def test_a_cell_has_what_its_run_would_say(tmp_path):
   run = _prepare(tmp_path / 'done')
   _complete(tmp_path / 'done', run)
   _complete(tmp_path / 'final', run)
+  (tmp_path / 'final' / 'checkpoints' / '3').mkdir(parents=True)
   _complete(tmp_path / 'begun', run)
   other = {**run.config['settings'], 'batch_size': 99}
   records.write_config(tmp_path / 'begun', {**run.config, 'settings': other})
