@@ -142,7 +142,7 @@ def _prepare() -> Shown:
     raise ValueError(f'--output={stem} is a folder; name a file in it.')
   shown = _read(file, grid, stem)
   if not any(
-    drawing.has_values(row, FLAGS.metric) for row in shown.rows.values()
+    outcomes.has_values(row, FLAGS.metric) for row in shown.rows.values()
   ):
     raise ValueError(f'{file} has no values of {FLAGS.metric}.')
   places.require_writable(stem.absolute().parent, f'--output={stem}')

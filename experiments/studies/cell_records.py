@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 from gtmm_jax import records, runs
 from gtmm_jax.process import children
 from gtmm_jax.runs import workdirs
-from studies import grid_file, outcomes, statistics
+from studies import grid_file, outcomes, run_records, statistics
 
 # Bytes at the end of metrics.jsonl that hold a whole line or two.
 _TAIL = 2**20
@@ -162,7 +162,7 @@ def read(cell: Cell) -> tuple[dict[str, Any] | None, str]:
   try:
     if not is_done(cell):
       return None, 'left no evaluation'
-    record = outcomes.record(cell.workdir, cell.row)
+    record = run_records.record(cell.workdir, cell.row)
     (row,) = outcomes.rows({cell.name: record}).values()
   except (ValueError, LookupError, TypeError, OSError) as error:
     return None, f'left damaged records: {error!r}'

@@ -10,7 +10,7 @@ import numpy as np
 from gtmm_jax import figures, records
 from gtmm_jax.process import command
 from studies import statistics
-from studies.outcomes import Row
+from studies.outcomes import Row, has_values
 
 # Titles of the figures of metrics.
 _TITLES = {
@@ -71,11 +71,6 @@ def dots_figure(rows: Mapping[str, Row], metric: str) -> figures.Figure:
   return figures.dots_figure(
     panels, _TITLES.get(metric, metric.replace('_', ' '))
   )
-
-
-def has_values(row: Row, metric: str) -> bool:
-  """Tells whether a replica of the row has a value of the metric."""
-  return bool(np.isfinite(row.values.get(metric, np.nan)).any())
 
 
 def _dot(row: Row, metric: str) -> figures.Dot | None:

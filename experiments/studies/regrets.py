@@ -10,11 +10,11 @@ from studies.outcomes import HIGHER_IS_BETTER, METRICS, Row
 # Metrics of which there is a regret.
 _REGRETTED = ('negative_bound', 'kl_predictable', 'retrieval_free')
 NOTE = """\
-Largest over tasks of own mean less the best mean of all rows
-[95% percentile interval of 10,000 bootstrap resamples of replicas, drawn anew
-for each task, the same ones for all rows]. Intervals of few replicas are too
-narrow. A replica that failed in one row is left out of all rows of its task.
-Nats, and for retrieval shares."""
+Largest over tasks of own mean less the best mean of all rows that have every
+task [95% percentile interval of 10,000 bootstrap resamples of replicas, drawn
+anew for each task, the same ones for all rows]. Intervals of few replicas are
+too narrow. A replica that failed in one row is left out of all rows of its
+task; n counts the others. Nats, and for retrieval shares."""
 
 
 def table(by_task: Mapping[str, Sequence[Row]]) -> str:
@@ -22,7 +22,7 @@ def table(by_task: Mapping[str, Sequence[Row]]) -> str:
   labels = list(
     dict.fromkeys(row.label for rows in by_task.values() for row in rows)
   )
-  columns = {}
+  columns, counts = {}, set()
   for metric in _REGRETTED:
     sign = -1 if metric in HIGHER_IS_BETTER else 1
     found = {
@@ -33,13 +33,17 @@ def table(by_task: Mapping[str, Sequence[Row]]) -> str:
       }
       for task, rows in by_task.items()
     }
-    columns[metric] = _regrets_of(found, labels, metric)
+    columns[metric], complete = _regrets_of(found, labels, metric)
+    counts |= complete
+  n = ' to '.join(
+    map(str, sorted({min(counts, default=0), *sorted(counts)[-1:]}))
+  )
   lines = [
-    [f'`{label}`', *(each.get(label, '-') for each in columns.values())]
+    [f'`{label}`', n, *(each.get(label, '-') for each in columns.values())]
     for label in labels
     if any(label in each for each in columns.values())
   ]
-  headings = ['', *(METRICS[metric] for metric in columns)]
+  headings = ['', 'n', *(METRICS[metric] for metric in columns)]
   return markdown.table(headings, lines) if lines else ''
 
 
@@ -47,13 +51,16 @@ def _regrets_of(
   losses: Mapping[str, Mapping[str, np.ndarray]],
   labels: Sequence[str],
   metric: str,
-) -> dict[str, str]:
+) -> tuple[dict[str, str], set[int]]:
   """Returns the regret of each label that has values on all tasks.
 
   Args:
     losses: [R], by task and label.
     labels: of all rows.
     metric: its name.
+
+  Returns:
+    The regrets in words, and the numbers of replicas that count on the tasks.
   """
   tasks = [each for each in losses.values() if each]
   common = [label for label in labels if all(label in each for each in tasks)]
@@ -62,11 +69,11 @@ def _regrets_of(
     # Replicas of the same number share seed and episodes.
     least = min((len(each[label]) for label in common), default=0)
     stacks.append(np.array([each[label][:least] for label in common]))
-  has_all = all(np.isfinite(each).all(axis=0).any() for each in stacks)
-  if len(tasks) < 2 or len(common) < 2 or not has_all:
-    return {}
+  counts = {int(np.isfinite(each).all(axis=0).sum()) for each in stacks}
+  if len(tasks) < 2 or len(common) < 2 or 0 in counts:
+    return {}, set()
   regrets = statistics.worst_task_regrets(stacks)
   return {
     label: markdown.with_interval(regret.regret, regret.interval, metric)
     for label, regret in zip(common, regrets, strict=True)
-  }
+  }, counts

@@ -9,7 +9,14 @@ from rich.table import Table
 from studies import comparison as comparison_module
 from studies import markdown, regrets, statistics
 from studies.comparison import Comparison
-from studies.outcomes import HIGHER_IS_BETTER, METRICS, READ_BELOW, Row
+from studies.outcomes import (
+  HIGHER_IS_BETTER,
+  METRICS,
+  OF_SOME,
+  READ_BELOW,
+  Row,
+  has_values,
+)
 from studies.sources import in_words
 
 # Columns on a terminal.
@@ -100,7 +107,7 @@ def _of_task(task: str, rows: Sequence[Row]) -> list[str]:
     **{
       heading: lambda row, metric=metric: _metric(row, metric)
       for metric, heading in METRICS.items()
-      if metric != 'kl_floor' or any(metric in row.values for row in rows)
+      if metric not in OF_SOME or any(has_values(row, metric) for row in rows)
     },
     'learned': _learned,
     'from step': _from_step,

@@ -7,7 +7,7 @@ import pytest
 
 import own_records
 from gtmm_jax import records
-from studies import cell_records, drawing, outcomes, tables
+from studies import cell_records, drawing, outcomes, run_records, tables
 
 NAN = float('nan')
 
@@ -44,13 +44,13 @@ def test_a_folder_named_like_a_word_leaves_the_rest_as_it_is():
     'source': 'digits of ours, from digits: 3 digits',
     'checksum': '0',
   }
-  told = outcomes._data(recorded)['source']
+  told = run_records._data(recorded)['source']
   assert told == 'digits of ours, from FOLDER: 3 digits'
 
 
 def test_a_run_that_is_not_complete_has_no_record(tmp_path):
   with pytest.raises(ValueError, match='no evaluation'):
-    outcomes.record(tmp_path, '')
+    run_records.record(tmp_path, '')
 
 
 def _write(workdir, seed, bounds, failed_at, steps=(1, 2), starts=(), **more):
@@ -87,7 +87,7 @@ def test_replicas_of_all_seeds_are_pooled(tmp_path, capsys):
   folders = [tmp_path / 'one', tmp_path / 'other']
   _write(folders[0], 0, [3.0, 5.0], [None, 1])
   _write(folders[1], 1, [4.0, 8.0, 9.0], [None, None, None], steps=(2, 3))
-  runs = {each.name: outcomes.record(each, 'a-dnc') for each in folders}
+  runs = {each.name: run_records.record(each, 'a-dnc') for each in folders}
   assert [run['versions']['jax'] for run in runs.values()] == ['1.0', '1.1']
   assert [run['training_seconds'] for run in runs.values()] == [5.0, 5.0]
   rows = outcomes.rows({**runs, 'alone': {**runs['one'], 'row': 'b-dnc'}})
@@ -133,7 +133,7 @@ def test_a_record_has_the_last_validation_and_when_memories_are_read(tmp_path):
     whole = {'step': step, 'seconds': 1.0, **line}
     records.append_metrics(tmp_path, {**whole, 'held_out': held_out})
     records.append_metrics(tmp_path, {**whole, 'step': step + 50})
-  run = outcomes.record(tmp_path, 'navigation-dnc')
+  run = run_records.record(tmp_path, 'navigation-dnc')
   assert run['read_from'] == [300, 400] and run['split'] == 'test'
   assert (run['validation']['step'], run['validation']['episodes']) == (400, 7)
   values = run['validation']['replicas']
@@ -143,12 +143,12 @@ def test_a_record_has_the_last_validation_and_when_memories_are_read(tmp_path):
   assert '| 350 [300, 400] |' in text and 'On 9 test episodes' in text
   # Before there was a split, these lines were on what is reported.
   _write(tmp_path, 0, [3.0, 5.0], [None, None])
-  assert outcomes.record(tmp_path, '')['validation'] is None
+  assert run_records.record(tmp_path, '')['validation'] is None
 
 
 def test_replicas_that_failed_are_named(tmp_path):
   _write(tmp_path, 0, [3.0, 5.0, None], [None, 1, None])
-  rows = outcomes.rows({'a': outcomes.record(tmp_path, 'navigation-dnc')})
+  rows = outcomes.rows({'a': run_records.record(tmp_path, 'navigation-dnc')})
   text = tables.document(rows, None)
   assert '| `dnc` | 1 of 3 |' in text
   assert (
@@ -174,16 +174,16 @@ def test_a_task_has_metrics_side_by_side():
   assert (
     '|  | steps | n | negative bound | KL new | KL predictable | '
     'KL of a perfect read | predictable / new | KL last frame | '
-    'retrieved ahead | retrieved free | learned | from step |\n'
+    'retrieved ahead | learned | from step |\n'
   ) in text
   # 12.7062 times half of the difference.
   assert (
     '| `dnc` | 3 | 2 | 150.0 [-485.3, 785.3] | 10.000 [10.000, 10.000] | '
     '1.500 [-4.853, 7.853] | 0.250 [0.250, 0.250] | 0.150 [-0.485, 0.785] | '
-    '1.500 [-4.853, 7.853] | 0.600 [-0.671, 1.871] | - | 2 of 2 | 20 |\n'
+    '1.500 [-4.853, 7.853] | 0.600 [-0.671, 1.871] | 2 of 2 | 20 |\n'
   ) in text
   assert '| `vrnn` | 5 | 1 | 1,000.0 | 10.000 | 10.000 | - | ' in text
-  assert '| - | - | 0 of 1 | - |' in text
+  assert '| 10.000 | - | 0 of 1 | - |' in text
   assert 'By chance, 0.100 one step ahead.' in text
 
 
@@ -218,15 +218,15 @@ def test_commits_are_those_of_all_starts(tmp_path):
     {'commit': 'b', 'clean': True, 'command': 'python run.py --workdir=/y'},
   ]
   _write(tmp_path, 0, [3.0], [None], starts=starts)
-  run = outcomes.record(tmp_path, '')
+  run = run_records.record(tmp_path, '')
   assert (run['commit'], run['clean']) == ('b', False)
   assert run['earlier_commits'] == ['a']
   assert run['command'] == 'python run.py --workdir=FOLDER'
   _write(tmp_path, 0, [3.0], [None], starts=starts[1:] * 2)
-  run = outcomes.record(tmp_path, '')
+  run = run_records.record(tmp_path, '')
   assert run['clean'] is True and 'earlier_commits' not in run
   _write(tmp_path, 0, [3.0], [None])
-  assert outcomes.record(tmp_path, '')['commit'] is None
+  assert run_records.record(tmp_path, '')['commit'] is None
 
 
 def test_regret_is_over_the_tasks_that_have_values():
@@ -249,14 +249,35 @@ def test_regret_is_over_the_tasks_that_have_values():
   )
   assert '## Worst-task regret' in text
   assert (
-    '| `dnc` | 30.0 [30.0, 30.0] | 0.300 [0.300, 0.300] | 0.300 [0.300, 0.300] '
-    '|\n| `ntm` | 40.0 [40.0, 40.0] | 0.400 [0.400, 0.400] | 0.100 [0.100, '
-    '0.100] |\n'
+    '| `dnc` | 2 | 30.0 [30.0, 30.0] | 0.300 [0.300, 0.300] | 0.300 [0.300, '
+    '0.300] |\n| `ntm` | 2 | 40.0 [40.0, 40.0] | 0.400 [0.400, 0.400] | 0.100 '
+    '[0.100, 0.100] |\n'
   ) in text
   alone = tables.document(
     own_records.rows(run('navigation', 'dnc', [1.0], [0.5])), None
   )
   assert 'regret' not in alone
+  # The second replica of three failed on one of the tasks.
+  failed = tables.document(
+    own_records.rows(
+      run('navigation', 'dnc', [100.0, 100.0, 100.0], [NAN] * 3),
+      run('navigation', 'ntm', [140.0, NAN, 140.0], [NAN] * 3),
+      run('rotation', 'dnc', [100.0, 100.0, 100.0], [NAN] * 3),
+      run('rotation', 'ntm', [100.0, 100.0, 100.0], [NAN] * 3),
+    ),
+    None,
+  )
+  assert '| `ntm` | 2 to 3 | 40.0 [40.0, 40.0] |' in failed
+
+
+def test_a_task_without_retrieval_has_the_closeness_of_its_dreams():
+  values = {'dream_similarity': [0.5], 'copy_similarity': [0.4]}
+  values |= {'retrieval_free': [NAN]}
+  run = own_records.record('rotation', 'dnc', [100.0], replicas=values)
+  text = tables.document(own_records.rows(run), None)
+  end = '| similarity of dreams | of the nearest frame seen | learned |'
+  assert end in text and 'retrieved' not in text.partition('## ')[2]
+  assert '| 0.500 | 0.400 | 1 of 1 |' in text
 
 
 def _cell(name, row, **settings):

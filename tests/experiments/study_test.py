@@ -250,7 +250,7 @@ def test_a_study_runs_what_is_left_and_makes_the_table(tmp_path):
   line = '| `dnc` | 2 | 1,001.0 [988.3, 1,013.7] | 10.000 [10.000, 10.000] |'
   assert text.count(line) == 2
   assert '| 0.550 [-0.085, 1.185] | 5.000 [-7.706, 17.706] |' in text
-  assert '| 0.600 [-0.671, 1.871] | - | 2 of 2 |' in text
+  assert '| 0.600 [-0.671, 1.871] | 2 of 2 |' in text
   assert first.stdout.count('predictable / new 0.550') == 4
   for task in ('perfect_recall', 'navigation'):
     assert (folder / f'table-{task}.png').stat().st_size > 10_000

@@ -1,0 +1,120 @@
+"""Records of finished runs, as results files hold them."""
+
+import pathlib
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from gtmm_jax import records
+from gtmm_jax.process.provenance import without_folders
+from studies.outcomes import READ_BELOW
+
+
+def record(workdir: pathlib.Path, row: str) -> dict[str, Any]:
+  """Returns the record of a finished run, without folders of this machine.
+
+  Args:
+    workdir: of the run.
+    row: the cell's name without its seed.
+
+  Returns:
+    `row`; `settings`, `versions`, `device` and `data` of the run; `commit`,
+    `clean` and `command` of its latest start (`clean` of all starts), and
+    `earlier_commits` where earlier starts had others; `training_seconds`,
+    `step`, `episodes`, `split`, `failed_replicas`; `replicas`: for each metric
+    the value of each replica;
+    `validation`: the same for the last validation during training, or None;
+    `read_from`: for each replica the first step at which its memory is read;
+    `last_iterate`: metrics of the parameters that are not averaged, or None.
+
+  Raises:
+    ValueError: a file of the run is damaged, or missing.
+  """
+  config = records.read_config(workdir)
+  evaluation = records.read_evaluation(workdir)
+  lines = records.read_metrics(workdir)
+  if evaluation is None or 'step' not in evaluation:
+    raise ValueError(f'{workdir} has no evaluation of a run.')
+  if config is None:
+    raise ValueError(f'{workdir} has an evaluation of no run in it.')
+  settled_at = records.settled_at(lines)
+  whole = {
+    'row': row,
+    **{name: config[name] for name in ('settings', 'versions', 'device')},
+    'data': _data(config['data']),
+    **_provenance(config),
+    'training_seconds': lines[-1]['seconds'] if lines else None,
+    'step': evaluation['step'],
+    'episodes': evaluation['episodes'],
+    'split': evaluation.get('split', ''),
+    'failed_replicas': records.failed_replicas(evaluation),
+    'replicas': records.by_replica(evaluation, settled_at is not None),
+    # Earlier versions had no validation: these lines were on test images.
+    'validation': _validation(lines) if 'split' in evaluation else None,
+    'read_from': _read_from(lines, settled_at, len(evaluation['failed_at'])),
+    'last_iterate': evaluation.get('last_iterate'),
+  }
+  return records.documents.as_json(whole)
+
+
+def _validation(lines: Sequence[Mapping[str, Any]]) -> dict[str, Any] | None:
+  """Returns step, episodes and values of the last validation, None without."""
+  for line in reversed(lines):
+    values = line.get('held_out')
+    if values:
+      return {
+        'step': line['step'],
+        'episodes': values['episodes'],
+        'replicas': records.by_replica(values),
+      }
+  return None
+
+
+def _read_from(
+  lines: Sequence[Mapping[str, Any]], settled_at: int | None, replicas: int
+) -> list[int | None]:
+  """Returns the first validated step at which each replica reads its memory.
+
+  Before the KL of new frames has settled, no step counts.
+  """
+  first: list[int | None] = [None] * replicas
+  for line in lines:
+    values = line.get('held_out')
+    if not values or settled_at is None or line['step'] < settled_at:
+      continue
+    kinds = ('kl_predictable', 'kl_new')
+    predictable, new = (np.array(values[kind], np.float64) for kind in kinds)
+    for replica in np.flatnonzero(predictable < READ_BELOW * new):
+      if first[replica] is None:
+        first[replica] = line['step']
+  return first
+
+
+def _data(recorded: dict[str, Any]) -> dict[str, Any]:
+  """Returns source and checksum of data, without their private folder."""
+  folder = recorded['flag'].partition(':')[2]
+  source = recorded['source']
+  if folder:
+    # With the colon: the name alone may be a word of the rest, too.
+    path = pathlib.Path(folder).expanduser()
+    source = source.replace(f'{path}: ', 'FOLDER: ', 1)
+  return {'source': source, 'checksum': recorded['checksum']}
+
+
+def _provenance(config: dict[str, Any]) -> dict[str, Any]:
+  """Returns commit and command of the latest start, None where not recorded.
+
+  Sources are clean if they were so at each start.
+  """
+  starts = config.get('starts', [{}])
+  start, command = starts[-1], starts[-1].get('command')
+  commits = dict.fromkeys(each.get('commit') for each in starts)
+  others = [each for each in commits if each != start.get('commit')]
+  was_changed = any(each.get('clean') is False for each in starts)
+  return {
+    'commit': start.get('commit'),
+    'clean': False if was_changed else start.get('clean'),
+    'command': command and without_folders(command),
+    **({'earlier_commits': others} if others else {}),
+  }
