@@ -84,9 +84,10 @@ def parameters(rows: Sequence[Mapping[str, Any]]) -> Table:
     'frames',
     'model',
     'parameters',
-    'of the largest',
+    'share',
     *(['Table 1', 'difference'] if is_paper else []),
   )
+  table.caption = "share: of the largest model's on the same frames"
   for row in rows:
     line = [
       row['frames'],
