@@ -103,8 +103,7 @@ class Evaluation:
     values, frames, reads = self._evaluate(
       state, train.evaluated(state), *sample
     )
-    fitted, reported = perfect_read.halves(reads)
-    floor = perfect_read.mean_kl(reported, perfect_read.fit(fitted))
+    floor = self._kl_floor(state, reads, split)
     last = None
     if settings.average:
       last = self._evaluate(state, train.last_iterate(state), *sample).values
@@ -132,20 +131,46 @@ class Evaluation:
       number per replica, each [R]; without metrics for which no replica has a
       value.
     """
-    settings = self._run.settings
-    fold = functools.partial(jax.random.fold_in, data=folds.HELD_OUT)
-    values = self._evaluate(
-      state,
-      train.evaluated(state),
-      jax.vmap(fold)(replica_keys(settings)),
-      min(settings.evaluation_episodes, _ON_THE_WAY),
-      'validation',
-    ).values
+    values = self._validate(state, _ON_THE_WAY).values
     return {
       name: value
       for name, value in values.items()
       if name in _ALWAYS or name not in _AT_THE_END and np.isfinite(value).any()
     }
+
+  def _kl_floor(
+    self, state: train.TrainState, reads: perfect_read.Moments, split: Split
+  ) -> np.ndarray:
+    """Returns the KL that a perfect read would leave, nats a frame, [R].
+
+    It is fitted on validation episodes: at most 500 of them for test episodes,
+    otherwise every other batch of those of the evaluation.
+
+    Args:
+      state: of all replicas, on the devices.
+      reads: of each batch of the evaluation at the end.
+      split: of that evaluation.
+
+    Returns:
+      NaN where no frame comes back, or the memory stores no latents.
+    """
+    fitted, reported = perfect_read.halves(reads)
+    if split == 'test' and reads.count.any():
+      validation = self._validate(state, _PORTION).reads
+      fitted, reported = map(perfect_read.total, (validation, reads))
+    return perfect_read.mean_kl(reported, perfect_read.fit(fitted))
+
+  def _validate(self, state: train.TrainState, most: int) -> _Evaluated:
+    """Evaluates on `most` validation episodes, or as many as at the end."""
+    settings = self._run.settings
+    fold = functools.partial(jax.random.fold_in, data=folds.HELD_OUT)
+    return self._evaluate(
+      state,
+      train.evaluated(state),
+      jax.vmap(fold)(replica_keys(settings)),
+      min(settings.evaluation_episodes, most),
+      'validation',
+    )
 
   def _evaluate(
     self,

@@ -1,0 +1,95 @@
+"""The floor of a perfect read: on which episodes it is fitted and reported."""
+
+import types
+
+import jax
+import numpy as np
+import pytest
+
+from gtmm_jax.evaluation import perfect_read
+from gtmm_jax.runs import held_out
+from gtmm_jax.runs.run import replica_keys
+
+_REPLICAS, _LATENT = 2, 3
+
+
+def _reads(seed, batches=4, count=20):
+  """Draws moments of batches of `count` frames, leaves [R, P, ...]."""
+  rng = np.random.default_rng(seed)
+  shape = (_REPLICAS, batches, count, _LATENT)
+  s = rng.normal(size=shape)
+  m = 0.5 * s + rng.normal(0.0, 0.3, shape)
+  log_scale = rng.normal(-1.0, 0.2, shape)
+  parts = (s, s * s, m, m * m, m * s, np.exp(2 * log_scale), log_scale)
+  sums = (part.sum(2) for part in parts)
+  return perfect_read.Moments(
+    np.full((_REPLICAS, batches), float(count)), *sums
+  )
+
+
+class _Stub(held_out.Evaluation):
+  """Evaluates nothing: returns the moments of a split, and notes the calls."""
+
+  def __init__(self, reads, episodes):
+    settings = types.SimpleNamespace(
+      seed=0, replicas=_REPLICAS, evaluation_episodes=episodes
+    )
+    self._run, self._reads = types.SimpleNamespace(settings=settings), reads
+    self.calls = []
+
+  def _evaluate(self, state, variables, keys, count, split):
+    self.calls.append((variables, keys, count, split))
+    return held_out._Evaluated({}, None, self._reads[split])
+
+
+def _floor(monkeypatch, reads, split, episodes=5_000):
+  """Returns the floor, and the evaluations that it took."""
+  monkeypatch.setattr(held_out.train, 'evaluated', lambda state: state)
+  evaluation = _Stub(reads, episodes)
+  floor = evaluation._kl_floor('state', reads[split], split)
+  return floor, evaluation.calls
+
+
+def test_on_validation_one_half_is_fitted_to_and_the_other_reported(
+  monkeypatch,
+):
+  reads = {'validation': _reads(0)}
+  floor, calls = _floor(monkeypatch, reads, 'validation')
+  assert not calls
+  fitted, reported = (
+    jax.tree.map(lambda leaf, i=i: leaf[:, i::2].sum(1), reads['validation'])
+    for i in (0, 1)
+  )
+  expected = perfect_read.mean_kl(reported, perfect_read.fit(fitted))
+  np.testing.assert_allclose(floor, expected)
+  assert floor.shape == (_REPLICAS,) and (floor > 0).all()
+
+
+@pytest.mark.parametrize(('episodes', 'count'), [(5_000, 500), (60, 60)])
+def test_on_test_it_is_fitted_to_validation_and_all_are_reported(
+  monkeypatch, episodes, count
+):
+  reads = {'validation': _reads(1), 'test': _reads(2, batches=7)}
+  floor, calls = _floor(monkeypatch, reads, 'test', episodes)
+  ((variables, keys, asked, split),) = calls
+  assert (variables, asked, split) == ('state', count, 'validation')
+  # Of other episodes than those of an evaluation at the end.
+  settings = types.SimpleNamespace(seed=0, replicas=_REPLICAS)
+  ends = jax.random.key_data(replica_keys(settings))
+  assert (jax.random.key_data(keys) != ends).any(-1).all()
+  validation, test = (
+    jax.tree.map(lambda leaf: leaf.sum(1), reads[name])
+    for name in ('validation', 'test')
+  )
+  expected = perfect_read.mean_kl(test, perfect_read.fit(validation))
+  np.testing.assert_allclose(floor, expected)
+
+
+@pytest.mark.parametrize('split', ['validation', 'test'])
+def test_without_frames_that_come_back_nothing_is_evaluated_again(
+  monkeypatch, split
+):
+  reads = {split: jax.tree.map(np.zeros_like, _reads(3))}
+  floor, calls = _floor(monkeypatch, reads, split)
+  assert not calls
+  np.testing.assert_array_equal(floor, [np.nan] * _REPLICAS)
