@@ -26,7 +26,8 @@ def record(workdir: pathlib.Path, row: str) -> dict[str, Any]:
     the value of each replica;
     `validation`: the same for the last validation during training, or None;
     `read_from`: for each replica the first step at which its memory is read;
-    `last_iterate`: metrics of the parameters that are not averaged, or None.
+    `last_iterate`: metrics of the parameters that are not averaged, or None;
+    `quantiles`: over episodes, as `evaluation.json` has them, or None.
 
   Raises:
     ValueError: a file of the run is damaged, or missing.
@@ -54,6 +55,7 @@ def record(workdir: pathlib.Path, row: str) -> dict[str, Any]:
     'validation': _validation(lines) if 'split' in evaluation else None,
     'read_from': _read_from(lines, settled_at, len(evaluation['failed_at'])),
     'last_iterate': evaluation.get('last_iterate'),
+    'quantiles': evaluation.get('quantiles'),
   }
   return records.documents.as_json(whole)
 

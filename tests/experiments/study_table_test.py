@@ -141,6 +141,11 @@ def test_a_record_has_the_last_validation_and_when_memories_are_read(tmp_path):
   assert values['retrieval_free'] == [0.5, 0.6]
   text = tables.document(outcomes.rows({'navigation-dnc': run}), None)
   assert '| 350 [300, 400] |' in text and 'On 9 test episodes' in text
+  # Medians and tails of prose stand in the file of results, where measured.
+  assert run['quantiles'] is None
+  quantiles = {'kl_new': {'50%': [1.0, 2.0]}}
+  _write(tmp_path, 0, [3.0, 5.0], [None, None], quantiles=quantiles)
+  assert run_records.record(tmp_path, '')['quantiles'] == quantiles
   # Before there was a split, these lines were on what is reported.
   _write(tmp_path, 0, [3.0, 5.0], [None, None])
   assert run_records.record(tmp_path, '')['validation'] is None
