@@ -21,7 +21,7 @@ Schedule = Literal['decay', 'constant']
 
 @dataclasses.dataclass(frozen=True)
 class Recipe:
-  """How gradients change the parameters, and what is averaged.
+  """Settings of the updates, and of the average that is evaluated.
 
   Attributes:
     learning_rate: Adam's, above 0; with a schedule its largest.
