@@ -139,7 +139,3 @@ def test_a_run_from_before_there_was_a_schedule_is_told_what_differs(tmp_path):
   ):
     assert words in told
   assert '\n' not in told
-  # Its own recipe can still be asked for.
-  _prepare(
-    tmp_path, schedule='constant', average=0.0, set=('gradient_norm=10',)
-  )

@@ -221,8 +221,8 @@ def test_a_run_in_windows_says_so(windowed):
       np.array(evaluation[f'{source}_{name}_all'])
       for name in ('error', 'psnr', 'similarity')
     )
-    # Frames are noise: neither is near, and none is exactly as far as another.
-    assert np.all((error > 0.05) & (error < 0.3))
+    # Frames are uniform noise: none is near, or further than a black one.
+    assert np.all((error > 0.05) & (error < 1 / 3))
     np.testing.assert_allclose(psnr, -10 * np.log10(error), rtol=0.05)
     assert np.all((similarity > -0.2) & (similarity < 0.5))
   assert evaluation['entropy_floor'] is None
