@@ -23,11 +23,11 @@ def record(workdir: pathlib.Path, row: str) -> dict[str, Any]:
     `clean` and `command` of its latest start (`clean` of all starts), and
     `earlier_commits` where earlier starts had others; `training_seconds`,
     `step`, `episodes`, `split`, `failed_replicas`; `replicas`: for each metric
-    the value of each replica;
-    `validation`: the same for the last validation during training, or None;
-    `read_from`: for each replica the first step at which its memory is read;
-    `last_iterate`: metrics of the parameters that are not averaged, or None;
-    `quantiles`: over episodes, as `evaluation.json` has them, or None.
+    the value of each replica; `validation`: the same for the last validation
+    during training, or None; `read_from`: for each replica the first step at
+    which its memory is read; `last_iterate`: metrics of the parameters that are
+    not averaged; `quantiles` over episodes, `entropy_floor` and
+    `classifier_accuracy`, as `evaluation.json` has them, or None.
 
   Raises:
     ValueError: a file of the run is damaged, or missing.
@@ -56,6 +56,8 @@ def record(workdir: pathlib.Path, row: str) -> dict[str, Any]:
     'read_from': _read_from(lines, settled_at, len(evaluation['failed_at'])),
     'last_iterate': evaluation.get('last_iterate'),
     'quantiles': evaluation.get('quantiles'),
+    'entropy_floor': evaluation.get('entropy_floor'),
+    'classifier_accuracy': evaluation.get('classifier_accuracy'),
   }
   return records.documents.as_json(whole)
 

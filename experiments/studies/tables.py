@@ -36,7 +36,7 @@ at least 100 steps apart."""
 
 
 def show(rows: Mapping[str, Row], console: Console) -> None:
-  """Prints a short table of all rows."""
+  """Prints a short table of all rows, with means alone."""
   table = Table()
   headings = ('cell', 'steps', 'n', *(METRICS[name] for name in _SHOWN))
   for index, heading in enumerate(headings):
@@ -44,7 +44,8 @@ def show(rows: Mapping[str, Row], console: Console) -> None:
     justify, overflow = ('right', 'ellipsis') if index else ('left', 'fold')
     table.add_column(heading, justify=justify, overflow=overflow)
   for row in rows.values():
-    values = (_metric(row, name) for name in _SHOWN)
+    means = [statistics.mean(row.values[name]) for name in _SHOWN]
+    values = ['-' if each is None else f'{each.mean:.3f}' for each in means]
     table.add_row(row.name, f'{row.steps:,}', _count(row), *values)
   console.print(table)
 
