@@ -18,8 +18,8 @@ respect to c^2, 1 / (2 c^2) - (v + r) / (2 c^4) for mean variance v and mean
 squared residual r, is 0 at c^2 = v + r. Both the fit and the mean KL follow
 from sums over frames, so that no latent has to be kept.
 
-It is a floor of this form of prior, not of all: a model whose prior combines
-several reads, or bends s, may fall below it.
+It is a floor of this form of prior, not of all: the prior of a model, which
+sees all dimensions of s and of other reads, may fall below it.
 """
 
 from typing import NamedTuple
