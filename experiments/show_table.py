@@ -25,7 +25,7 @@ from absl import app, flags
 from gtmm_jax import figures
 from gtmm_jax.process import command, places
 from gtmm_jax.records import documents
-from studies import comparison, drawing, outcomes, results_file, tables
+from studies import drawing, outcomes, purpose, results_file, tables
 from studies.outcomes import Row
 
 FLAGS = flags.FLAGS
@@ -39,12 +39,12 @@ class Shown(NamedTuple):
 
   Attributes:
     rows: of its tables.
-    comparison: that its grid names, or None.
+    purpose: that its grid names.
     stem: of the files to write, without their endings.
   """
 
   rows: dict[str, Row]
-  comparison: comparison.Comparison | None
+  purpose: purpose.Purpose
   stem: pathlib.Path
 
 
@@ -60,7 +60,7 @@ def define_flags() -> None:
   flags.DEFINE_string(
     'grid',
     None,
-    'File of its grid, whose comparison is made. Default: '
+    'File of its grid, whose comparison or choice is made. Default: '
     'experiments/grids/NAME.json, if the table is named NAME.json.',
   )
   flags.DEFINE_string(
@@ -84,7 +84,7 @@ def main(_: list[str]) -> None:
     paths = []
     for each in studies:
       paths.append(each.stem.with_name(f'{each.stem.name}.md'))
-      text = tables.document(each.rows, each.comparison)
+      text = tables.document(each.rows, each.purpose)
       documents.replace(paths[-1], text.encode())
   except (ValueError, OSError) as error:
     command.fail(error)
@@ -152,7 +152,7 @@ def _prepare() -> Shown:
 def _read(
   file: pathlib.Path, grid: pathlib.Path | None, stem: pathlib.Path
 ) -> Shown:
-  """Reads a results file and the comparison of its grid."""
+  """Reads a results file and the purpose of its grid."""
   runs = results_file.read(file)
   try:
     rows = outcomes.rows(runs)
@@ -160,7 +160,7 @@ def _read(
     raise ValueError(
       f'{file} is not a results file of study.py ({error!r}).'
     ) from error
-  return Shown(rows, grid and comparison.read(grid), stem)
+  return Shown(rows, purpose.read(grid) if grid else purpose.Purpose(), stem)
 
 
 if __name__ == '__main__':

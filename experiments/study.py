@@ -32,18 +32,18 @@ from gtmm_jax.process import places
 from gtmm_jax.records import documents
 from studies import (
   cell_records,
-  comparison,
   drawing,
   finished,
   grid_file,
   launcher,
   outcomes,
   progress,
+  purpose,
   results_file,
   tables,
 )
 from studies.cell_records import Cell
-from studies.comparison import Comparison
+from studies.purpose import Purpose
 
 FLAGS = flags.FLAGS
 
@@ -57,14 +57,14 @@ class Study(NamedTuple):
 
   Attributes:
     grid: the cells by name, with all of their flags.
-    comparison: that the grid names, or None.
+    purpose: that the grid names.
     folder: of the runs.
     stem: path of the table's files without their suffixes.
     program: that runs a cell.
   """
 
   grid: dict[str, grid_file.Cell]
-  comparison: Comparison | None
+  purpose: Purpose
   folder: pathlib.Path
   stem: pathlib.Path
   program: pathlib.Path
@@ -220,7 +220,7 @@ def _write_tables(
 ) -> dict[str, outcomes.Row]:
   """Writes the tables of finished cells; returns their rows."""
   rows = outcomes.rows(finished)
-  text = tables.document(rows, study.comparison)
+  text = tables.document(rows, study.purpose)
   documents.replace(study.tables, text.encode())
   return rows
 
@@ -253,7 +253,7 @@ def _prepare() -> Study:
     raise ValueError('--data_dir needs --data=tfds; no cell reads from there.')
   folder = FLAGS.folder or pathlib.Path('runs') / file.stem
   folders = places.locate_folders(folder, FLAGS.output)
-  return Study(grid, comparison.read(file), *folders, program)
+  return Study(grid, purpose.read(file), *folders, program)
 
 
 def _complete(

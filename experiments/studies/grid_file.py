@@ -4,7 +4,7 @@ A grid is {"cells": [BLOCK, ...]}, where a BLOCK has "flags", given to each of
 its runs, and "over", lists of values of further flags; there is a cell for
 each combination of these. "set" may have a list of NAME=VALUE for its value;
 what "over" sets comes on top of what "flags" sets. A grid may also have a
-"comparison", which comparison.py reads.
+"comparison" and a "choice", which purpose.py reads.
 """
 
 import itertools
@@ -18,6 +18,8 @@ _FORM = '{"cells": [{"flags": {...}, "over": {FLAG: [...]}}]}'
 # Folder and log are named after the cell.
 _LONGEST_NAME = 255 - len('.log')
 _MOST_CELLS = 10_000
+# Parts of a grid that ask a question of its cells.
+_PURPOSE = {'comparison', 'choice'}
 # Number of letters to quote from names that are too long.
 _QUOTED = 40
 
@@ -84,7 +86,7 @@ def content(file: pathlib.Path) -> dict[str, Any]:
   """Reads a grid; the contents of its parts are not checked yet.
 
   Returns:
-    The list `cells`, and `comparison` if the grid has one.
+    The list `cells`, and `comparison` and `choice` if the grid has them.
 
   Raises:
     ValueError: the file is not a grid; tells in one line where.
@@ -96,9 +98,11 @@ def content(file: pathlib.Path) -> dict[str, Any]:
     raise _no_grid(file, 'it is nested too deeply') from error
   except ValueError as error:
     raise _no_grid(file, str(error)) from error
-  if not isinstance(grid, dict) or set(grid) - {'comparison'} != {'cells'}:
+  if not isinstance(grid, dict) or set(grid) - _PURPOSE != {'cells'}:
     raise _no_grid(
-      file, 'it is not an object with only "cells" and perhaps "comparison"'
+      file,
+      'it is not an object with only "cells" and perhaps "comparison" or '
+      '"choice"',
     )
   if not isinstance(grid['cells'], list):
     raise _no_grid(file, '"cells" is not a list')

@@ -41,6 +41,7 @@ class Row(NamedTuple):
     task: its name.
     model: its name.
     steps: of training.
+    settings: of the first run.
     episodes: of the evaluation.
     split: on which it was evaluated, '' if not recorded.
     seeds: of each run its seed and its number of replicas.
@@ -61,6 +62,7 @@ class Row(NamedTuple):
   task: str
   model: str
   steps: int
+  settings: Mapping[str, Any]
   episodes: int
   split: str
   seeds: tuple[tuple[int, int], ...]
@@ -150,6 +152,7 @@ def _row(name: str, runs: Mapping[str, Mapping[str, Any]]) -> Row:
     settings['task'],
     settings['model'],
     first['step'],
+    settings,
     first['episodes'],
     first.get('split', ''),
     tuple(

@@ -1,4 +1,4 @@
-"""Tables of a study in Markdown, made from rows and the comparison alone."""
+"""Tables of a study in Markdown, made from its rows and its purpose alone."""
 
 from collections.abc import Callable, Mapping, Sequence
 
@@ -6,6 +6,7 @@ import numpy as np
 from rich.console import Console
 from rich.table import Table
 
+from studies import choice as choice_module
 from studies import comparison as comparison_module
 from studies import markdown, regrets, statistics
 from studies.comparison import Comparison
@@ -17,6 +18,7 @@ from studies.outcomes import (
   Row,
   has_values,
 )
+from studies.purpose import Purpose
 from studies.sources import in_words
 
 # Columns on a terminal.
@@ -50,12 +52,12 @@ def show(rows: Mapping[str, Row], console: Console) -> None:
   console.print(table)
 
 
-def document(rows: Mapping[str, Row], comparison: Comparison | None) -> str:
+def document(rows: Mapping[str, Row], purpose: Purpose) -> str:
   """Returns the document of a study: its sources and all of its tables.
 
   Args:
     rows: by name, as `outcomes.rows` returns them.
-    comparison: that its grid names, or None.
+    purpose: that its grid names.
   """
   every = list(rows.values())
   by_task: dict[str, list[Row]] = {}
@@ -67,8 +69,10 @@ def document(rows: Mapping[str, Row], comparison: Comparison | None) -> str:
   regret = regrets.table(by_task)
   if regret:
     parts += ['## Worst-task regret', regrets.NOTE, regret]
-  if comparison:
-    parts += _of_comparison(every, comparison)
+  if purpose.comparison:
+    parts += _of_comparison(every, purpose.comparison)
+  if purpose.choice:
+    parts += choice_module.section(every, purpose.choice)
   return '\n\n'.join(parts) + '\n'
 
 

@@ -8,6 +8,7 @@ import pytest
 import own_records
 from studies import comparison, statistics, tables
 from studies.comparison import Comparison
+from studies.purpose import Purpose
 
 KL = Comparison('associative', ('dnc', 'ntm'), 'kl_predictable', 0.5)
 _PARTS = {
@@ -171,7 +172,7 @@ def test_what_cannot_be_compared_says_why():
 def test_the_table_of_the_comparison():
   eight = [-2.1, -1.9, -2.0, -2.2, -1.8, -2.0, -1.7, -2.4]
   rows = own_records.rows(*_differing('navigation', eight))
-  text = tables.document(rows, KL)
+  text = tables.document(rows, Purpose(KL))
   assert 'against the best of `dnc`, `ntm` on validation; margin 0.5.' in text
   d = statistics.paired_difference(np.add(eight, 7.0), [7.0] * 8)
   low, high = d.bootstrap
@@ -180,7 +181,7 @@ def test_the_table_of_the_comparison():
     f'[{low:.3f}, {high:.3f}] | < 0.001 | < 0.001 | better |\n'
   ) in text
   fewer = tables.document(
-    own_records.rows(*_differing('navigation', eight[:3])), KL
+    own_records.rows(*_differing('navigation', eight[:3])), Purpose(KL)
   )
   assert '| 3 | -2.000 [-2.248, -1.752] | - | < 0.001 |' in fewer
-  assert 'named beforehand' not in tables.document(rows, None)
+  assert 'named beforehand' not in tables.document(rows, Purpose())

@@ -8,6 +8,7 @@ import pytest
 import own_records
 from gtmm_jax import records
 from studies import cell_records, drawing, outcomes, run_records, tables
+from studies.purpose import Purpose
 
 NAN = float('nan')
 
@@ -139,7 +140,7 @@ def test_a_record_has_the_last_validation_and_when_memories_are_read(tmp_path):
   values = run['validation']['replicas']
   assert values['kl_predictable'] == [9.5, 0.1]
   assert values['retrieval_free'] == [0.5, 0.6]
-  text = tables.document(outcomes.rows({'navigation-dnc': run}), None)
+  text = tables.document(outcomes.rows({'navigation-dnc': run}), Purpose())
   assert '| 350 [300, 400] |' in text and 'On 9 test episodes' in text
   # Medians and tails of prose stand in the file of results, where measured.
   assert run['quantiles'] is None
@@ -154,7 +155,7 @@ def test_a_record_has_the_last_validation_and_when_memories_are_read(tmp_path):
 def test_replicas_that_failed_are_named(tmp_path):
   _write(tmp_path, 0, [3.0, 5.0, None], [None, 1, None])
   rows = outcomes.rows({'a': run_records.record(tmp_path, 'navigation-dnc')})
-  text = tables.document(rows, None)
+  text = tables.document(rows, Purpose())
   assert '| `dnc` | 1 of 3 |' in text
   assert (
     'Left out, not finite: replica 1 of `dnc`, from step 1; replica 2 of `dnc`.'
@@ -175,7 +176,7 @@ def test_a_task_has_metrics_side_by_side():
     read_from=[20, None],
   )
   worse = own_records.record('navigation', 'vrnn', [1000.0], step=5)
-  text = tables.document(own_records.rows(better, worse), None)
+  text = tables.document(own_records.rows(better, worse), Purpose())
   assert (
     '|  | steps | n | negative bound | KL new | KL predictable | '
     'KL of a perfect read | predictable / new | KL last frame | '
@@ -199,7 +200,7 @@ def test_sources_are_told():
       for index, (c, d) in enumerate(sources)
     ]
     runs[0] |= more
-    text = tables.document(own_records.rows(*runs), None)
+    text = tables.document(own_records.rows(*runs), Purpose())
     (line,) = [each for each in text.splitlines() if 'Sources:' in each]
     return line
 
@@ -250,7 +251,7 @@ def test_regret_is_over_the_tasks_that_have_values():
       # On one task alone.
       run('rotation', 'lru', [0.0, 0.0], [NAN, NAN]),
     ),
-    None,
+    Purpose(),
   )
   assert '## Worst-task regret' in text
   assert (
@@ -259,7 +260,7 @@ def test_regret_is_over_the_tasks_that_have_values():
     '[0.100, 0.100] |\n'
   ) in text
   alone = tables.document(
-    own_records.rows(run('navigation', 'dnc', [1.0], [0.5])), None
+    own_records.rows(run('navigation', 'dnc', [1.0], [0.5])), Purpose()
   )
   assert 'regret' not in alone
   # The second replica of three failed on one of the tasks.
@@ -270,7 +271,7 @@ def test_regret_is_over_the_tasks_that_have_values():
       run('rotation', 'dnc', [100.0, 100.0, 100.0], [NAN] * 3),
       run('rotation', 'ntm', [100.0, 100.0, 100.0], [NAN] * 3),
     ),
-    None,
+    Purpose(),
   )
   assert '| `ntm` | 2 to 3 | 40.0 [40.0, 40.0] |' in failed
 
@@ -279,7 +280,7 @@ def test_a_task_without_retrieval_has_the_closeness_of_its_dreams():
   values = {'dream_similarity': [0.5], 'copy_similarity': [0.4]}
   values |= {'retrieval_free': [NAN]}
   run = own_records.record('rotation', 'dnc', [100.0], replicas=values)
-  text = tables.document(own_records.rows(run), None)
+  text = tables.document(own_records.rows(run), Purpose())
   end = '| similarity of dreams | of the nearest frame seen | learned |'
   assert end in text and 'retrieved' not in text.partition('## ')[2]
   assert '| 0.500 | 0.400 | 1 of 1 |' in text

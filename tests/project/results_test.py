@@ -8,7 +8,7 @@ import pytest
 
 from benchmarking import parameter_counts
 from gtmm_jax import presets, records
-from studies import comparison, grid_file, outcomes, tables
+from studies import grid_file, outcomes, purpose, tables
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 FOLDER = ROOT / 'experiments' / 'results'
@@ -138,7 +138,7 @@ def test_the_records_of_a_study_are_of_its_grid(name):
 def test_the_tables_of_a_study_are_written_from_its_records(name):
   """Holds what `python experiments/show_table.py` writes."""
   text = tables.document(
-    outcomes.rows(_result(name)), comparison.read(GRIDS / f'{name}.json')
+    outcomes.rows(_result(name)), purpose.read(GRIDS / f'{name}.json')
   )
   assert text == (FOLDER / f'{name}.md').read_text(), name
 
