@@ -86,29 +86,29 @@ def test_prior_map_splits_the_last_layer_by_component():
   prior_map = maps.PriorMap(_LATENT, (6,), _COMPONENTS)
   context = np.random.default_rng(0).normal(size=(2, 5, 7)).astype(np.float32)
   variables = prior_map.init(_KEY, context)
-  found = prior_map.apply(variables, context)
+  prior = prior_map.apply(variables, context)
   first, last = (variables['params'][f'Dense_{layer}'] for layer in range(2))
   hidden = np.maximum(context @ first['kernel'] + first['bias'], 0)
   raw = hidden @ last['kernel'] + last['bias']
   raw = np.float64(raw).reshape(2, 5, _COMPONENTS, 2 * _LATENT + 1)
   close = functools.partial(np.testing.assert_allclose, rtol=1e-5, atol=1e-6)
-  close(found.components.mean, raw[..., :_LATENT])
-  close(found.components.log_scale, 4 * np.tanh(raw[..., _LATENT:-1] / 4))
+  close(prior.components.mean, raw[..., :_LATENT])
+  close(prior.components.log_scale, 4 * np.tanh(raw[..., _LATENT:-1] / 4))
   logits = raw[..., -1]
-  close(found.log_weights, logits - np.logaddexp.reduce(logits, -1)[..., None])
-  close(np.exp(found.log_weights).sum(-1), 1.0)
+  close(prior.log_weights, logits - np.logaddexp.reduce(logits, -1)[..., None])
+  close(np.exp(prior.log_weights).sum(-1), 1.0)
 
 
 def test_components_start_apart_even_without_a_context():
   prior_map = maps.PriorMap(32, (6,), _COMPONENTS)
   context = np.zeros(7, np.float32)
-  found = prior_map.apply(prior_map.init(_KEY, context), context)
-  means = np.asarray(found.components.mean)
+  prior = prior_map.apply(prior_map.init(_KEY, context), context)
+  means = np.asarray(prior.components.mean)
   assert 0.4 < means.std() < 0.6
   distances = np.linalg.norm(means[:, None] - means, axis=-1)
   assert distances[np.triu_indices(_COMPONENTS, 1)].min() > 2
-  np.testing.assert_array_equal(found.components.log_scale, 0.0)
-  np.testing.assert_allclose(np.exp(found.log_weights), 1 / _COMPONENTS)
+  np.testing.assert_array_equal(prior.components.log_scale, 0.0)
+  np.testing.assert_allclose(np.exp(prior.log_weights), 1 / _COMPONENTS)
 
 
 def test_one_component_is_the_plain_gaussian():
@@ -121,10 +121,10 @@ def test_one_component_is_the_plain_gaussian():
       'Dense_1': {'kernel': (6, 2 * _LATENT), 'bias': (2 * _LATENT,)},
     }
   }
-  found = one.apply(one.init(_KEY, context), context)
-  assert isinstance(found, DiagonalGaussian)
+  prior = one.apply(one.init(_KEY, context), context)
+  assert isinstance(prior, DiagonalGaussian)
   jax.tree.map(
-    np.testing.assert_array_equal, found, plain.apply(variables, context)
+    np.testing.assert_array_equal, prior, plain.apply(variables, context)
   )
 
 
@@ -181,7 +181,7 @@ def test_frames_ahead_and_dreamed_choose_components(name, store):
   inferred = _inferred(name, store)
   protocol = evaluate.Protocol(problem, _TASK.prefix, _TASK.asks)
   ahead, free = jax.jit(
-    lambda *given: evaluate.generate_twice(protocol, variables, _KEY, *given)
+    lambda *parts: evaluate.generate_twice(protocol, variables, _KEY, *parts)
   )(episode, noise, inferred)
   close = functools.partial(np.testing.assert_allclose, rtol=1e-4, atol=1e-5)
   z = np.stack(

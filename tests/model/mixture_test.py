@@ -114,8 +114,8 @@ def test_bound_of_one_component_or_equal_ones_is_the_divergence(bound):
         copies = (np.tile(each, (count, 1)) for each in only)
         weights = np.log(np.arange(1.0, count + 1) / np.arange(count + 2).sum())
         weights -= np.logaddexp.reduce(weights)
-        found = bound(q, _mixture(weights, *copies))
-        np.testing.assert_allclose(found, expected, rtol=1e-12)
+        value = bound(q, _mixture(weights, *copies))
+        np.testing.assert_allclose(value, expected, rtol=1e-12)
 
 
 def test_bound_keeps_leading_axes_and_needs_no_scale_inside_floats():
@@ -153,10 +153,10 @@ def test_a_component_without_weight_changes_nothing(dead):
     )
     expected = jax.grad(kl_bound, (0, 1))(q, p)
     gradients = *by_q, *(each[:3] for each in by_p[1:])
-    for mine, theirs in zip(
+    for larger_one, smaller_one in zip(
       gradients, (*expected[0], *expected[1].components), strict=True
     ):
-      np.testing.assert_allclose(mine, theirs, rtol=1e-4, atol=1e-5)
+      np.testing.assert_allclose(larger_one, smaller_one, rtol=1e-4, atol=1e-5)
     for gradient in by_p:
       np.testing.assert_array_equal(gradient[3], 0.0)
 
