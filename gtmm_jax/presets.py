@@ -60,6 +60,8 @@ class Preset:
     latent_size: Z.
     prior_hidden: units of the hidden layers of the prior map.
     prior_components: K, Gaussians of the prior; above 1 it is a mixture.
+    posterior: 'additive' adds a linear map of the context to the encoder's
+      output; 'product' multiplies that Gaussian with the prior's.
     read_heads: R of the external memories.
     controller_size: LSTM units of each model.
     attention_size: hidden units of the introspection network's attention.
@@ -96,6 +98,7 @@ class Preset:
   latent_size: int
   prior_hidden: tuple[int, ...]
   prior_components: int
+  posterior: Literal['additive', 'product']
   read_heads: int
   controller_size: Mapping[str, int]
   attention_size: int
@@ -145,6 +148,7 @@ PAPER = Preset(
   latent_size=32,
   prior_hidden=(64,),
   prior_components=1,
+  posterior='additive',
   read_heads=5,
   controller_size=_by_model(299, 422, 124, 127, 122, 179),
   attention_size=128,
@@ -176,6 +180,7 @@ SMALL = Preset(
   latent_size=32,
   prior_hidden=(128,),
   prior_components=1,
+  posterior='additive',
   read_heads=5,
   controller_size=_by_model(204, 205, 68, 72, 69, 128),
   attention_size=128,

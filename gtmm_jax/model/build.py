@@ -208,12 +208,20 @@ def temporal_vae(
     The model, without parameters.
 
   Raises:
-    ValueError: there is no such model, or its networks cannot have this size of
-      frames. The core checks its options when it makes a carry.
+    ValueError: there is no such model, its networks cannot have this size of
+      frames, or its posterior multiplies with a prior that is a mixture. The
+      core checks its options when it makes a carry.
   """
   if model not in models:
     raise ValueError(
       f'There is no model {model!r}; there are {", ".join(models)}.'
+    )
+  sees_prior = preset.posterior == 'product'
+  if sees_prior and preset.prior_components > 1:
+    raise ValueError(
+      f'posterior is product and prior_components is '
+      f'{preset.prior_components}; a product needs a prior of one Gaussian: '
+      f'set prior_components to 1, or posterior to additive.'
     )
   encoder, decoder = frame_networks.choose(preset, frame_shape)
   summary_size = preset.summary_size if model in _SUMMARISING else 0
@@ -230,7 +238,10 @@ def temporal_vae(
   return TemporalVAE(
     core=core,
     prior_map=maps.PriorMap(
-      preset.latent_size, preset.prior_hidden, preset.prior_components
+      preset.latent_size,
+      preset.prior_hidden,
+      preset.prior_components,
+      in_scan=sees_prior,
     ),
     posterior_map=maps.PosteriorMap(encoder, preset.latent_size),
     observation_map=maps.ObservationMap(
@@ -241,6 +252,7 @@ def temporal_vae(
     store=store,
     summary_size=summary_size,
     condition_scale=condition_scale(preset, sizes.latent_size),
+    posterior_sees_prior=sees_prior,
   )
 
 

@@ -37,6 +37,17 @@ def _gaussian(raw: Array) -> DiagonalGaussian:
   return DiagonalGaussian(mean, log_scale)
 
 
+def _product(
+  frame: DiagonalGaussian, prior: DiagonalGaussian
+) -> DiagonalGaussian:
+  """Returns the Gaussian in proportion to the product of two Gaussians."""
+  log_odds = 2.0 * (prior.log_scale - frame.log_scale)
+  mean = prior.mean + nn.sigmoid(log_odds) * (frame.mean - prior.mean)
+  return DiagonalGaussian(
+    mean, prior.log_scale + 0.5 * nn.log_sigmoid(-log_odds)
+  )
+
+
 class PriorMap(nn.Module):
   """f_z: the prior of z_t from the context alone (section 3).
 
@@ -47,11 +58,13 @@ class PriorMap(nn.Module):
     latent_size: Z.
     hidden: units of each hidden layer.
     components: K, Gaussians of the prior.
+    in_scan: whether steps of `scan.scan` call it, too.
   """
 
   latent_size: int
   hidden: Sequence[int]
   components: int = 1
+  in_scan: bool = False
 
   @nn.compact
   def __call__(self, context: Array) -> DiagonalGaussian | Mixture:
@@ -63,13 +76,14 @@ class PriorMap(nn.Module):
     count = self.components
     if count < 1:
       raise ValueError(f'prior_components is {count}; it must be at least 1.')
+    dense = scan.dense if self.in_scan else nn.Dense
     x = context
     for size in self.hidden:
-      x = nn.relu(nn.Dense(size)(x))
+      x = nn.relu(dense(size)(x))
     if count == 1:
-      return _gaussian(nn.Dense(2 * self.latent_size)(x))
+      return _gaussian(dense(2 * self.latent_size)(x))
     numbers = 2 * self.latent_size + 1
-    raw = nn.Dense(count * numbers, bias_init=self._spread)(x)
+    raw = dense(count * numbers, bias_init=self._spread)(x)
     raw = raw.reshape(*x.shape[:-1], count, numbers)
     return Mixture(nn.log_softmax(raw[..., -1]), _gaussian(raw[..., :-1]))
 
@@ -84,8 +98,21 @@ class PosteriorMap(nn.Module):
   """f_q: the posterior of z_t from the frame and the context (section 3).
 
   The context enters at the encoder's last layer, the one "to a vector of length
-  64" of appendix B: a linear map of the context is added to its output. All
-  frames can then be encoded before any context is known.
+  64" of appendix B: a linear map C of the context Psi is added to its output E.
+  All frames can then be encoded before any context is known. The sum is a
+  Gaussian with mean m and scale s, which is the posterior, if it is additive:
+
+    [m, log s] = E(x_t) + C Psi_{t-1}
+
+  Its mean depends on the frame as much where the memory knows the frame as
+  where it does not. The product with the prior N(m_p, s_p^2), which is the form
+  of the exact posterior in a linear Gaussian model, weighs the two:
+
+    q(z_t) = N(m_p, s_p^2) N(m, s^2) / constant
+           = N(m_p + w (m - m_p), w s^2),  w = s_p^2 / (s_p^2 + s^2)
+
+  as in the ladder VAE (Sonderby et al. 2016, https://arxiv.org/abs/1602.02282).
+  Its KL falls to 0 as s grows, and the context, which C maps, can make it so.
 
   Attributes:
     encoder: network from frames to features [..., 2 Z].
@@ -103,9 +130,21 @@ class PosteriorMap(nn.Module):
     """Maps frames [..., H, W, C] in [0, 1] to features [..., F]."""
     return self.encoder(2.0 * frames - 1.0, train)
 
-  def __call__(self, features: Array, context: Array) -> DiagonalGaussian:
-    """Maps features [..., F] and a context [..., P] to a Gaussian [..., Z]."""
-    return _gaussian(features + self.from_context(context))
+  def __call__(
+    self,
+    features: Array,
+    context: Array,
+    prior: DiagonalGaussian | None = None,
+  ) -> DiagonalGaussian:
+    """Maps features [..., F] and a context [..., P] to a Gaussian [..., Z].
+
+    Args:
+      features: of x_t.
+      context: Psi_{t-1}.
+      prior: p(z_t | Psi_{t-1}), to multiply with; None for the additive form.
+    """
+    frame = _gaussian(features + self.from_context(context))
+    return frame if prior is None else _product(frame, prior)
 
 
 class ObservationMap(nn.Module):

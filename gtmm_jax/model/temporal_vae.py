@@ -93,11 +93,11 @@ class TemporalVAE(nn.Module):
       the paper. 'mean': the posterior's mean, so that the context is a function
       of past frames, which eq. 1 allows. 'denoised': the sample, each dimension
       times 1 minus a running average of the posterior's variance (collection
-      `batch_stats`), so that dimensions that carry nothing, noise of variance
-      1, vanish.
+      `batch_stats`), so that dimensions of noise alone, variance 1, vanish.
     summary_size: if above 0, the core is given a linear map of the stored
       latent to this many features, instead of all Z.
     condition_scale: the core is given c_t times this number.
+    posterior_sees_prior: whether f_q is given the prior of z_t, too.
   """
 
   core: nn.Module
@@ -109,6 +109,7 @@ class TemporalVAE(nn.Module):
   store: Store = 'sample'
   summary_size: int = 0
   condition_scale: float = 1.0
+  posterior_sees_prior: bool = False
 
   def setup(self) -> None:
     """Makes the running average of the posterior's variance, [Z].
@@ -159,10 +160,7 @@ class TemporalVAE(nn.Module):
     return self.latent_size + (self.prior_map.components > 1)
 
   def prior(self, context: Array) -> DiagonalGaussian | Mixture:
-    """Returns p(z_t | z_<t, x_<t) = N(f_z(Psi_{t-1})), over [..., Z].
-
-    With components, it is a mixture of such Gaussians.
-    """
+    """Returns N(f_z(Psi_{t-1})), or a mixture of Gaussians, over [..., Z]."""
     return self.prior_map(context)
 
   def encode(self, frames: Array, train: bool = False) -> Array:
@@ -171,7 +169,8 @@ class TemporalVAE(nn.Module):
 
   def posterior(self, features: Array, context: Array) -> DiagonalGaussian:
     """Returns q(z_t | z_<t, x_<=t) = N(f_q(x_t, Psi_{t-1})), over [..., Z]."""
-    return self.posterior_map(features, context)
+    prior = [self.prior(context)] if self.posterior_sees_prior else []
+    return self.posterior_map(features, context, *prior)
 
   def decode(
     self, z: Array, context: Array, train: bool = False

@@ -57,6 +57,15 @@ def test_every_size_that_a_model_has_can_be_set(tmp_path, model):
     assert (core.initial_strength, vae.summary_size) == (4.0, 9)
 
 
+def test_the_form_of_the_posterior_is_set_and_recorded():
+  for form in ('product', 'additive'):
+    run = _prepare(None, f'posterior={form}', model='vrnn')
+    assert run.config['settings']['posterior'] == form
+    model = run.problem.model
+    assert model.posterior_sees_prior == (form == 'product')
+    assert model.prior_map.in_scan == (form == 'product')
+
+
 def test_options_of_the_core_are_set_and_recorded(tmp_path):
   run = _prepare(
     tmp_path, 'top_k=2', 'without=age+succession', model='associative'
@@ -108,6 +117,11 @@ def test_a_workdir_of_before_there_was_an_option_has_its_default(tmp_path):
     (['latent_size=8.5'], 'must be a whole number above 0'),
     (['latent_size=0'], 'must be a whole number above 0'),
     (['prior_components=0'], 'must be a whole number above 0'),
+    (['posterior=sum'], 'must be additive or product'),
+    (
+      ['posterior=product', 'prior_components=2'],
+      'set prior_components to 1, or posterior to additive',
+    ),
     (['latent_size=99999999999'], 'above 0, at most 2147483647'),
     (['dense_hidden=8+x'], 'joined by +, each a whole number above 0'),
     (['patches=4'], 'numbers joined by x, as in 4x32'),

@@ -42,6 +42,7 @@ def measure(
     channels,
     run.settings.store,
     run.preset.prior_components,
+    run.preset.posterior,
   )
   if why is not None:
     return None, why
@@ -70,7 +71,11 @@ def load() -> ModuleType | str:
 
 
 def missing(
-  model: str, channels: int, store: str, components: int = 1
+  model: str,
+  channels: int,
+  store: str,
+  components: int = 1,
+  posterior: str = 'additive',
 ) -> str | None:
   """Returns a sentence on what PyTorch's model lacks; None if nothing.
 
@@ -79,7 +84,10 @@ def missing(
     channels: of its frames.
     store: what its memory is given.
     components: Gaussians of its prior.
+    posterior: its form.
   """
+  if posterior != 'additive':
+    return f'In PyTorch, f_q is additive; {posterior} is timed in JAX alone.'
   if components > 1:
     return (
       'In PyTorch a prior is one Gaussian; a mixture is timed in JAX alone.'
