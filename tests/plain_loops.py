@@ -1,4 +1,4 @@
-"""Parts that the slow float64 loops of the word-writing cores share."""
+"""Parts that slow float64 loops share: of word-writing cores, of particles."""
 
 import math
 
@@ -123,3 +123,15 @@ def squash(core):
 def label(settings: dict) -> str:
   """Names a test's case by its settings."""
   return '-'.join(f'{k}={v}' for k, v in settings.items()) or 'defaults'
+
+
+def systematic(weights, offset):
+  """Draws as many ancestors as there are weights, in float64."""
+  weights = np.float64(weights) / np.sum(weights, dtype=np.float64)
+  ancestors, ancestor, passed = [], 0, weights[0]
+  for number in range(len(weights)):
+    while passed <= (number + offset) / len(weights):
+      ancestor += 1
+      passed += weights[ancestor]
+    ancestors.append(ancestor)
+  return ancestors

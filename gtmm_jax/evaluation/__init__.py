@@ -1,1 +1,1 @@
-"""Metrics, and evaluation on held-out episodes."""
+"""Metrics, tighter bounds, and evaluation on held-out episodes."""

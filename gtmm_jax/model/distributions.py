@@ -32,6 +32,10 @@ class DiagonalGaussian(NamedTuple):
     standardised = _in_scales(x - self.mean, self._log_scale)
     return -0.5 * jnp.square(standardised) - self._log_scale - _HALF_LOG_TWO_PI
 
+  def log_density(self, x: Array) -> Array:
+    """Returns log N(x | mean, scale), summed over the last axis, nats [...]."""
+    return self.log_likelihood(x).sum(-1)
+
   @property
   def _log_scale(self) -> Array:
     """Returns the log-scale with as many axes as the mean."""
@@ -68,6 +72,11 @@ class Mixture(NamedTuple):
       for each in self.components
     )
     return DiagonalGaussian(mean, log_scale).sample(noise[..., :-1])
+
+  def log_density(self, x: Array) -> Array:
+    """Returns log sum_k w_k N(x | mean_k, scale_k), x [..., Z], nats [...]."""
+    parts = self.components.log_density(x[..., None, :])
+    return jax.nn.logsumexp(self.log_weights + parts, axis=-1)
 
 
 class Bernoulli(NamedTuple):

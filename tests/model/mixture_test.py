@@ -197,6 +197,47 @@ def test_gradients_are_those_of_differences():
         )
 
 
+# Densities.
+
+
+@pytest.mark.parametrize('size', [1, 2])
+def test_density_is_the_sum_over_components_and_integrates_to_one(size):
+  q, p = _random(0, 3, size, 1.5)
+  # Of the widest Gaussian, so that its grid holds all of the mixture.
+  wide = q._replace(log_scale=np.full(size, 1.0))
+  z, volume = _grid(wide, 2_001 if size == 1 else 301)
+  _, parts = _log_densities(q, p, z)
+  with jax.enable_x64(True):
+    found = np.asarray(jax.jit(Mixture.log_density)(p, z))
+  np.testing.assert_allclose(found, np.logaddexp.reduce(parts, -1), rtol=1e-9)
+  np.testing.assert_allclose(np.exp(found).sum() * volume, 1.0, rtol=1e-6)
+
+
+def test_density_keeps_leading_axes_and_ignores_dead_components():
+  rng = np.random.default_rng(5)
+  weights = rng.dirichlet(np.ones(3), (2, 4))
+  mean, log_scale, z = (
+    rng.normal(size=(2, 4, *shape)).astype(np.float32)
+    for shape in ((3, 5), (3, 5), (5,))
+  )
+  p = _mixture(np.log(weights).astype(np.float32), mean, log_scale)
+  found = p.log_density(z)
+  assert found.shape == (2, 4)
+  for index in np.ndindex(2, 4):
+    part = jax.tree.map(lambda leaf, at=index: leaf[at], p)
+    _, parts = _log_densities(part.components, part, z[index])
+    expected = np.logaddexp.reduce(np.ravel(parts))
+    np.testing.assert_allclose(found[index], expected, rtol=1e-5)
+  for dead in _DEAD:
+    larger = _mixture(
+      np.pad(p.log_weights, ((0, 0), (0, 0), (0, 1)), constant_values=dead),
+      *(
+        np.pad(leaf, ((0, 0), (0, 0), (0, 1), (0, 0))) for leaf in p.components
+      ),
+    )
+    np.testing.assert_allclose(larger.log_density(z), found, rtol=1e-6)
+
+
 # Samples.
 
 
