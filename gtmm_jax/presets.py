@@ -61,7 +61,7 @@ class Preset:
     prior_hidden: units of the hidden layers of the prior map.
     prior_components: K, Gaussians of the prior; above 1 it is a mixture.
     posterior: 'additive' adds a linear map of the context to the encoder's
-      output; 'product' multiplies that Gaussian with the prior's.
+      output; 'residual' starts from the prior, with a gate.
     read_heads: R of the external memories.
     controller_size: LSTM units of each model.
     attention_size: hidden units of the introspection network's attention.
@@ -98,7 +98,7 @@ class Preset:
   latent_size: int
   prior_hidden: tuple[int, ...]
   prior_components: int
-  posterior: Literal['additive', 'product']
+  posterior: Literal['additive', 'residual']
   read_heads: int
   controller_size: Mapping[str, int]
   attention_size: int

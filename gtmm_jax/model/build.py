@@ -209,18 +209,18 @@ def temporal_vae(
 
   Raises:
     ValueError: there is no such model, its networks cannot have this size of
-      frames, or its posterior multiplies with a prior that is a mixture. The
-      core checks its options when it makes a carry.
+      frames, or its posterior starts from a prior that is a mixture. The core
+      checks its options when it makes a carry.
   """
   if model not in models:
     raise ValueError(
       f'There is no model {model!r}; there are {", ".join(models)}.'
     )
-  sees_prior = preset.posterior == 'product'
-  if sees_prior and preset.prior_components > 1:
+  is_residual = preset.posterior == 'residual'
+  if is_residual and preset.prior_components > 1:
     raise ValueError(
-      f'posterior is product and prior_components is '
-      f'{preset.prior_components}; a product needs a prior of one Gaussian: '
+      f'posterior is residual and prior_components is '
+      f'{preset.prior_components}; it must start from one Gaussian: '
       f'set prior_components to 1, or posterior to additive.'
     )
   encoder, decoder = frame_networks.choose(preset, frame_shape)
@@ -241,9 +241,9 @@ def temporal_vae(
       preset.latent_size,
       preset.prior_hidden,
       preset.prior_components,
-      in_scan=sees_prior,
+      in_scan=is_residual,
     ),
-    posterior_map=maps.PosteriorMap(encoder, preset.latent_size),
+    posterior_map=maps.PosteriorMap(encoder, preset.latent_size, is_residual),
     observation_map=maps.ObservationMap(
       decoder, 'bernoulli' if frame_shape[-1] == 1 else 'gaussian'
     ),
@@ -252,7 +252,7 @@ def temporal_vae(
     store=store,
     summary_size=summary_size,
     condition_scale=condition_scale(preset, sizes.latent_size),
-    posterior_sees_prior=sees_prior,
+    posterior_sees_prior=is_residual,
   )
 
 

@@ -23,6 +23,8 @@ _LOG_SCALE_BOUND = 4.0
 # The standard deviation of the biases of the components' means. Without them,
 # components would be equal, and stay so, wherever the context is zero.
 _SPREAD = 0.5
+# A residual posterior starts with gates of 0.95, so nearly additive.
+_GATE_BIAS = 3.0
 # The smallest standard deviation of a colour channel: one of 256 levels.
 _FRAME_SCALE_FLOOR = 1.0 / 256.0
 # The standard deviation starts at 0.14, near that of the pixels, because Adam
@@ -35,17 +37,6 @@ def _gaussian(raw: Array) -> DiagonalGaussian:
   mean, log_scale = jnp.split(raw, 2, axis=-1)
   log_scale = _LOG_SCALE_BOUND * jnp.tanh(log_scale / _LOG_SCALE_BOUND)
   return DiagonalGaussian(mean, log_scale)
-
-
-def _product(
-  frame: DiagonalGaussian, prior: DiagonalGaussian
-) -> DiagonalGaussian:
-  """Returns the Gaussian in proportion to the product of two Gaussians."""
-  log_odds = 2.0 * (prior.log_scale - frame.log_scale)
-  mean = prior.mean + nn.sigmoid(log_odds) * (frame.mean - prior.mean)
-  return DiagonalGaussian(
-    mean, prior.log_scale + 0.5 * nn.log_sigmoid(-log_odds)
-  )
 
 
 class PriorMap(nn.Module):
@@ -105,26 +96,34 @@ class PosteriorMap(nn.Module):
     [m, log s] = E(x_t) + C Psi_{t-1}
 
   Its mean depends on the frame as much where the memory knows the frame as
-  where it does not. The product with the prior N(m_p, s_p^2), which is the form
-  of the exact posterior in a linear Gaussian model, weighs the two:
+  where it does not. A residual posterior starts from the prior N(m_p, s_p^2),
+  and a gate g in (0, 1) of each dimension says how far it goes:
 
-    q(z_t) = N(m_p, s_p^2) N(m, s^2) / constant
-           = N(m_p + w (m - m_p), w s^2),  w = s_p^2 / (s_p^2 + s^2)
+    g      = sigmoid(G Psi_{t-1} + b),  at the start G = 0 and b = 3
+    q(z_t) = N(m_p + g (m - m_p), (s_p^(1 - g) s^g)^2)
 
-  as in the ladder VAE (Sonderby et al. 2016, https://arxiv.org/abs/1602.02282).
-  Its KL falls to 0 as s grows, and the context, which C maps, can make it so.
+  With g = 1 it is additive; with g = 0 it is the prior, whatever the frame, and
+  its KL is 0.
 
   Attributes:
     encoder: network from frames to features [..., 2 Z].
     latent_size: Z.
+    is_residual: whether it starts from the prior.
   """
 
   encoder: nn.Module
   latent_size: int
+  is_residual: bool = False
 
   def setup(self) -> None:
-    """Makes the layer through which the context enters."""
+    """Makes the layers through which the context enters."""
     self.from_context = scan.dense(2 * self.latent_size, use_bias=False)
+    if self.is_residual:
+      self.gate = scan.dense(
+        self.latent_size,
+        kernel_init=nn.initializers.zeros,
+        bias_init=nn.initializers.constant(_GATE_BIAS),
+      )
 
   def encode(self, frames: Array, train: bool) -> Array:
     """Maps frames [..., H, W, C] in [0, 1] to features [..., F]."""
@@ -141,10 +140,16 @@ class PosteriorMap(nn.Module):
     Args:
       features: of x_t.
       context: Psi_{t-1}.
-      prior: p(z_t | Psi_{t-1}), to multiply with; None for the additive form.
+      prior: p(z_t | Psi_{t-1}), where it is residual.
     """
-    frame = _gaussian(features + self.from_context(context))
-    return frame if prior is None else _product(frame, prior)
+    additive = _gaussian(features + self.from_context(context))
+    if not self.is_residual:
+      return additive
+    gate = nn.sigmoid(self.gate(context))
+    return DiagonalGaussian(
+      prior.mean + gate * (additive.mean - prior.mean),
+      prior.log_scale + gate * (additive.log_scale - prior.log_scale),
+    )
 
 
 class ObservationMap(nn.Module):

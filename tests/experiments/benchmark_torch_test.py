@@ -243,5 +243,7 @@ def test_what_pytorch_lacks_is_told():
     assert 'colour' in twin.missing(model, 3, 'sample')
     assert 'denoised' in twin.missing(model, 1, 'denoised')
     assert 'mixture' in twin.missing(model, 1, 'sample', components=2)
-    assert 'product is' in twin.missing(model, 1, 'sample', posterior='product')
+    assert 'residual is' in twin.missing(
+      model, 1, 'sample', posterior='residual'
+    )
   assert 'dnc on grey' in twin.missing('dnc', 1, 'sample')

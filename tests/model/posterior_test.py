@@ -1,10 +1,9 @@
-"""The posterior as a product with the prior: equation, limits, a model."""
+"""The residual posterior: its equation, its ends, and a whole model."""
 
 import dataclasses
 import functools
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 import pytest
 
@@ -23,14 +22,15 @@ _TINY = dataclasses.replace(
   dense_hidden=(7,),
   latent_size=_LATENT,
   prior_hidden=(5,),
-  posterior='product',
+  posterior='residual',
   read_heads=2,
   controller_size=dict.fromkeys(presets.MODELS, 6),
   attention_size=5,
 )
 _KEY = jax.random.key(0)
-# The context's part of f_q, where it has none.
+# Kernels for a context that does not count.
 _NONE = np.zeros((1, 2 * _LATENT), np.float32)
+_CLOSED = np.zeros((1, _LATENT), np.float32)
 
 
 def _normal(seed, *shape):
@@ -41,81 +41,70 @@ def _gaussian(seed, *shape):
   return DiagonalGaussian(_normal(seed, *shape), _normal(seed + 1, *shape))
 
 
-def _posterior(features, prior, kernel=_NONE):
-  """Returns the posterior of features, with a context of ones."""
-  posterior_map = maps.PosteriorMap(None, _LATENT)
+def _posterior(features, prior, bias, kernel=_NONE, gate=_CLOSED):
+  """Returns the residual posterior of features, with a context of ones."""
+  posterior_map = maps.PosteriorMap(None, _LATENT, is_residual=True)
   context = np.ones((*features.shape[:-1], len(kernel)), np.float32)
-  variables = {'params': {'from_context': {'kernel': kernel}}}
-  return posterior_map.apply(variables, features, context, prior)
+  params = {
+    'from_context': {'kernel': kernel},
+    'gate': {'kernel': gate, 'bias': np.full(_LATENT, bias, np.float32)},
+  }
+  return posterior_map.apply({'params': params}, features, context, prior)
 
 
-def _by_hand(features, context, prior):
-  """Multiplies the two Gaussians' precisions and means, in float64."""
-  raw = np.float64(features) + np.float64(context)
-  mean, raw_scale = np.split(raw, 2, axis=-1)
-  precision = np.exp(-2 * 4 * np.tanh(raw_scale / 4))
-  of_prior = np.exp(-2 * np.float64(prior.log_scale))
-  total = precision + of_prior
-  mean = (precision * mean + of_prior * np.float64(prior.mean)) / total
-  return mean, -0.5 * np.log(total)
+def _by_hand(features, of_context, gate, prior):
+  """Moves from the prior to the additive Gaussian, in float64."""
+  mean, raw = np.split(np.float64(features) + of_context, 2, axis=-1)
+  log_scale = 4 * np.tanh(raw / 4)
+  share = 1 / (1 + np.exp(-np.float64(gate)))
+  return (
+    (1 - share) * prior.mean + share * mean,
+    (1 - share) * prior.log_scale + share * log_scale,
+  )
 
 
-def test_product_weighs_means_by_precisions():
-  features, kernel = _normal(0, 4, 5, 6), _normal(1, 2, 6)
+def test_residual_posterior_moves_from_the_prior_to_the_additive_one():
+  features, kernel, gate = (
+    _normal(0, 4, 5, 6),
+    _normal(1, 2, 6),
+    _normal(4, 2, 3),
+  )
   prior = _gaussian(2, 4, 5, 3)
-  found = _posterior(features, prior, kernel)
-  mean, log_scale = _by_hand(features, kernel.sum(0), prior)
-  np.testing.assert_allclose(found.mean, mean, rtol=1e-5, atol=1e-6)
-  np.testing.assert_allclose(found.log_scale, log_scale, rtol=1e-5, atol=1e-6)
+  found = _posterior(features, prior, 0.5, kernel, gate)
+  expected = _by_hand(features, kernel.sum(0), gate.sum(0) + 0.5, prior)
+  for each, by_hand in zip(found, expected, strict=True):
+    np.testing.assert_allclose(each, by_hand, rtol=1e-5, atol=1e-6)
 
 
-def test_product_is_the_exact_posterior_of_a_linear_gaussian_model():
-  # p(z) = N(m, s^2), x = a z + e with e of variance r: the mean and the scale
-  # of z given x, by conditioning their joint Gaussian.
-  m, s, a, r, x = 0.7, 0.6, -1.3, 0.4, 1.1
-  of_x = a * a * s * s + r
-  mean = m + a * s * s / of_x * (x - a * m)
-  variance = s * s - (a * s * s) ** 2 / of_x
-  # As a function of z, p(x | z) is N(x / a, r / a^2) but for a constant.
-  raw = 4 * np.arctanh(0.5 * np.log(r / a**2) / 4)
-  features = np.float32([x / a] * _LATENT + [raw] * _LATENT)
-  prior = DiagonalGaussian(*(jnp.full(_LATENT, v) for v in (m, np.log(s))))
-  found = _posterior(features, prior)
-  np.testing.assert_allclose(found.mean, mean, rtol=1e-5)
-  np.testing.assert_allclose(np.exp(2 * found.log_scale), variance, rtol=1e-5)
-
-
-def test_kl_falls_to_zero_as_the_context_widens_the_frame():
+def test_its_ends_are_the_prior_and_the_additive_posterior():
   features, prior = 2 * _normal(0, 8, 6), _gaussian(1, 8, 3)
-  prior = prior._replace(log_scale=prior.log_scale - 1)
-  divergences = []
-  for width in (0.0, 2.0, 4.0, 1e3):
-    kernel = np.float32([[0.0] * _LATENT + [width] * _LATENT])
-    kl = kl_divergence(_posterior(features, prior, kernel), prior)
-    assert np.all(np.asarray(kl) >= 0)
-    divergences.append(float(kl.mean()))
-    additive = kl_divergence(_posterior(features, None, kernel), prior)
-  assert np.all(np.diff(divergences) < 0)
-  # Whatever the frame; where it is added, the KL grows instead.
-  assert divergences[-1] < 0.01 < 100 < float(additive.mean())
-  assert divergences[0] > 1
+  additive = maps.PosteriorMap(None, _LATENT).apply(
+    {'params': {'from_context': {'kernel': _NONE}}},
+    features,
+    np.ones((8, 1), np.float32),
+  )
+  divergences = [
+    np.asarray(kl_divergence(_posterior(features, prior, bias), prior))
+    for bias in (-100.0, -4.0, 0.0, 4.0, 100.0)
+  ]
+  np.testing.assert_array_equal(divergences[0], 0.0)
+  assert np.all(np.diff([kl.mean() for kl in divergences]) > 0)
+  np.testing.assert_allclose(
+    divergences[-1], kl_divergence(additive, prior), rtol=1e-6
+  )
 
 
-def test_extreme_scales_have_finite_values_and_gradients():
-  far = np.float32([-1e30, -9.0, 9.0, 1e30])
-  raw, of_prior = (each.ravel() for each in np.meshgrid(far, [-4.0, 4.0]))
-
-  def divergence(raw):
-    features = jnp.stack([jnp.ones(8), raw], axis=-1)
-    prior = DiagonalGaussian(jnp.zeros((8, 1)), jnp.float32(of_prior)[:, None])
-    posterior_map = maps.PosteriorMap(None, 1)
-    variables = {'params': {'from_context': {'kernel': jnp.zeros((1, 2))}}}
-    q = posterior_map.apply(variables, features, jnp.ones((8, 1)), prior)
-    return kl_divergence(q, prior).sum()
-
-  value, gradient = jax.jit(jax.value_and_grad(divergence))(raw)
-  assert np.isfinite(value)
-  assert np.all(np.isfinite(gradient))
+def test_it_starts_nearly_additive_whatever_the_context():
+  posterior_map = maps.PosteriorMap(None, _LATENT, is_residual=True)
+  features, context, prior = (
+    _normal(0, 8, 6),
+    _normal(1, 8, 5),
+    _gaussian(2, 8, 3),
+  )
+  params = posterior_map.init(_KEY, features, context, prior)['params']
+  np.testing.assert_array_equal(params['gate']['kernel'], np.zeros((5, 3)))
+  share = 1 / (1 + np.exp(-np.asarray(params['gate']['bias'])))
+  assert np.all((share > 0.94) & (share < 1))
 
 
 # The model.
@@ -126,16 +115,18 @@ def _model(name='introspective', store='sample', **sizes):
   return build.temporal_vae(name, preset, _FRAME, _TASK.length, store=store)
 
 
-def test_both_forms_have_the_same_parameters():
-  product, additive = (
-    build.variable_shapes(_model(posterior=form), _FRAME)
-    for form in ('product', 'additive')
+def test_a_residual_posterior_has_a_gate_and_is_no_default():
+  residual, additive = (
+    build.variable_shapes(_model(posterior=form), _FRAME)['params']
+    for form in ('residual', 'additive')
   )
-  assert product == additive
+  gate = residual['posterior_map'].pop('gate')
+  assert gate['bias'].shape == (_LATENT,)
+  assert residual == additive
   assert presets.SMALL.posterior == presets.PAPER.posterior == 'additive'
 
 
-def test_a_product_with_a_mixture_is_refused():
+def test_a_prior_that_is_a_mixture_is_refused():
   with pytest.raises(ValueError, match='set prior_components to 1, or post'):
     _model(prior_components=2)
 
@@ -155,7 +146,7 @@ def _case(store):
 
 
 @pytest.mark.parametrize('store', ['sample', 'mean'])
-def test_each_step_multiplies_with_its_own_prior(store):
+def test_each_step_starts_from_its_own_prior(store):
   problem, variables, episode, noise = _case(store)
   model = problem.model
   inferred = jax.jit(functools.partial(free_energy.infer, model))(
@@ -163,9 +154,11 @@ def test_each_step_multiplies_with_its_own_prior(store):
   )
   posterior, context = inferred.steps.posterior, inferred.steps.context
   features = model.apply(variables, episode.frames, method='encode')
-  kernel = variables['params']['posterior_map']['from_context']['kernel']
+  params = variables['params']['posterior_map']
+  gate = context @ params['gate']['kernel'] + params['gate']['bias']
   prior = model.apply(variables, context, method='prior')
-  mean, log_scale = _by_hand(features, context @ kernel, prior)
+  of_context = context @ params['from_context']['kernel']
+  mean, log_scale = _by_hand(features, of_context, gate, prior)
   close = functools.partial(np.testing.assert_allclose, rtol=1e-4, atol=1e-5)
   close(posterior.mean, mean)
   close(posterior.log_scale, log_scale)

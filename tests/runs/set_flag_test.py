@@ -58,12 +58,12 @@ def test_every_size_that_a_model_has_can_be_set(tmp_path, model):
 
 
 def test_the_form_of_the_posterior_is_set_and_recorded():
-  for form in ('product', 'additive'):
+  for form in ('residual', 'additive'):
     run = _prepare(None, f'posterior={form}', model='vrnn')
     assert run.config['settings']['posterior'] == form
     model = run.problem.model
-    assert model.posterior_sees_prior == (form == 'product')
-    assert model.prior_map.in_scan == (form == 'product')
+    assert model.posterior_sees_prior == (form == 'residual')
+    assert model.prior_map.in_scan == (form == 'residual')
 
 
 def test_options_of_the_core_are_set_and_recorded(tmp_path):
@@ -117,9 +117,9 @@ def test_a_workdir_of_before_there_was_an_option_has_its_default(tmp_path):
     (['latent_size=8.5'], 'must be a whole number above 0'),
     (['latent_size=0'], 'must be a whole number above 0'),
     (['prior_components=0'], 'must be a whole number above 0'),
-    (['posterior=sum'], 'must be additive or product'),
+    (['posterior=sum'], 'must be additive or residual'),
     (
-      ['posterior=product', 'prior_components=2'],
+      ['posterior=residual', 'prior_components=2'],
       'set prior_components to 1, or posterior to additive',
     ),
     (['latent_size=99999999999'], 'above 0, at most 2147483647'),
