@@ -54,6 +54,7 @@ class Inference(NamedTuple):
     steps: latents, contexts and posteriors, each [T, B, ...].
     prior: priors of the latents, over [T, B, Z].
     frames: mean of the reconstruction, [T, B, H, W, C] in [0, 1].
+    state: the model's state after the last frame, leaves [B, ...].
     batch_stats: the running averages after the pass, unchanged unless training.
   """
 
@@ -61,7 +62,23 @@ class Inference(NamedTuple):
   steps: Step
   prior: DiagonalGaussian | Mixture
   frames: Array
+  state: State
   batch_stats: Any
+
+
+class Watched(NamedTuple):
+  """The memory at every step of whole sequences, as `watch` returns it.
+
+  Attributes:
+    core: the core's carries, leaves [T, B, ...]: that of step t gave the
+      context of frame t, and was last given z_{t-1}.
+    context: Psi_{t-1}, which was read from it, [T, B, P].
+    stored: z_t as the core is given it in the next step, [T, B, Z].
+  """
+
+  core: Any
+  context: Array
+  stored: Array
 
 
 def negative_bound(terms: Terms) -> Array:
@@ -118,7 +135,7 @@ def infer(
   if recompute == 'everything':
     encode, decode = jax.checkpoint(encode), jax.checkpoint(decode)
   features, variables = encode(variables, frames)
-  _, steps = scan_steps(
+  state, steps = scan_steps(
     model, variables, None, features, condition, noise, recompute=recompute
   )
   prior = model.apply(variables, steps.context, method='prior')
@@ -130,7 +147,9 @@ def infer(
   if train:
     _, variables = apply(variables, 'update_statistics', steps.posterior)
   averages = variables.get('batch_stats', {})
-  return Inference(Terms(log_likelihood, kl), steps, prior, mean, averages)
+  return Inference(
+    Terms(log_likelihood, kl), steps, prior, mean, state, averages
+  )
 
 
 def scan_steps(
@@ -178,8 +197,8 @@ def watch(
   frames: Array,
   condition: Array,
   noise: Array,
-) -> Any:
-  """Returns the memory core's carries after every step of `infer`.
+) -> Watched:
+  """Returns the memory, and what is read from it, at every step of `infer`.
 
   Args:
     model: the temporal VAE.
@@ -187,10 +206,6 @@ def watch(
     frames: x in [0, 1], [T, B, H, W, C].
     condition: c, [T, B, A].
     noise: standard normal, [T, B, noise_size].
-
-  Returns:
-    The carries, leaves [T, B, ...]: that of step t gave the context of frame t,
-    and was last given z_{t-1}.
   """
   features = model.apply(variables, frames, method='encode')
   return scan_steps(
@@ -200,5 +215,7 @@ def watch(
     features,
     condition,
     noise,
-    output=lambda state, _: state.core,
+    output=lambda state, step: Watched(
+      state.core, step.context, state.stored_tm1
+    ),
   )[1]

@@ -69,11 +69,34 @@ def continue_episode(
   state, _ = free_energy.scan_steps(
     model, variables, None, features, condition[:length], noise[:length]
   )
+  return dream(
+    model, variables, state, condition[length:], noise[length:], frame_noise
+  )
+
+
+def dream(
+  model: TemporalVAE,
+  variables: free_energy.Variables,
+  state: State,
+  condition: Array,
+  noise: Array,
+  frame_noise: Array | None = None,
+) -> Dream:
+  """Dreams L steps, beginning in any state.
+
+  Args:
+    model: the temporal VAE.
+    variables: its variables; running averages are used.
+    state: after the latest frame, or before the first; leaves [B, ...].
+    condition: c of the steps, [L, B, A].
+    noise: standard normal, [L, B, noise_size], for the prior's latents.
+    frame_noise: as of `continue_episode`, [L, B, H, W, C].
+  """
 
   def body(carry, inputs):
     return model.apply(variables, carry, *inputs, method='imagine')
 
-  steps = (condition[length:], noise[length:], frame_noise)
+  steps = (condition, noise, frame_noise)
   state, imagined = jax.lax.scan(body, state, steps)
   if imagined.frame is not None:
     frames = imagined.frame

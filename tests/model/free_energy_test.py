@@ -234,17 +234,17 @@ def test_scan_is_a_plain_loop(name, store, networks):
 def test_watching_shows_the_core_of_every_step_of_a_plain_loop(name):
   model, variables, infer = _case(name, 'sample', 'dense')
   inputs = _data(9)
-  cores = jax.jit(functools.partial(free_energy.watch, model))(
-    variables, *inputs
-  )
+  cores, contexts, stored = jax.jit(
+    functools.partial(free_energy.watch, model)
+  )(variables, *inputs)
   loop = _plain_loop(name, 'sample', 'dense', inputs)
-  for t, (state, *_) in enumerate(loop):
+  for t, (state, step, *_) in enumerate(loop):
     jax.tree.map(
       lambda watched, looped, t=t: np.testing.assert_allclose(
         watched[t], looped, rtol=1e-5, atol=1e-5
       ),
-      cores,
-      state.core,
+      (cores, contexts, stored),
+      (state.core, step.context, state.stored_tm1),
     )
   if name == 'introspective':
     # Slot n of step t holds the latent of n + 1 steps before.
