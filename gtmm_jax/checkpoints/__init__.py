@@ -16,6 +16,7 @@ from gtmm_jax.checkpoints.directory import (
   save,
 )
 from gtmm_jax.checkpoints.leaves import CheckpointMismatch
+from gtmm_jax.checkpoints.reading import read_part
 
 __all__ = [
   'CannotSave',
@@ -24,6 +25,7 @@ __all__ = [
   'Restored',
   'close',
   'open_directory',
+  'read_part',
   'restore_latest',
   'save',
 ]

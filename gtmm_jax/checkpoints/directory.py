@@ -8,17 +8,12 @@ import pathlib
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NamedTuple
 
-import jax
-import numpy as np
 import orbax.checkpoint as ocp
 
-from gtmm_jax.checkpoints import disks, leaves
+from gtmm_jax.checkpoints import disks, leaves, reading
 
 Tree = Any
 Notes = Mapping[str, Any]
-
-# Keys of a checkpoint's custom metadata.
-_LEAVES, _NOTES, _NOTES_CHECKSUM = 'leaves', 'notes', 'checksum_of_notes'
 
 
 class CannotSave(OSError):
@@ -86,8 +81,8 @@ def open_directory(
     OSError: the directory cannot be made.
   """
   path = pathlib.Path(directory).absolute()
-  damaged = _unlisted(path)
-  if damaged and len(damaged) == len(_steps(path)):
+  damaged = reading.find_unlisted(path)
+  if damaged and len(damaged) == len(reading.list_steps(path)):
     raise _none_can_be_read(path, damaged)
   for step in damaged:
     _set_aside(path, step, 'unreadable')
@@ -101,26 +96,6 @@ def open_directory(
     ),
   )
   return Directory(manager, damaged)
-
-
-def _steps(path: pathlib.Path) -> list[Any]:
-  """Lists the steps that orbax finds in a directory, without reading them."""
-  if not path.exists():
-    return []
-  return list(ocp.path.step.standard_name_format().find_all(path))
-
-
-def _unlisted(path: pathlib.Path) -> dict[int, str]:
-  """Finds checkpoints that keep orbax from opening their directory."""
-  damaged = {}
-  for checkpoint in _steps(path):
-    try:
-      # This is all that orbax reads when it lists a checkpoint.
-      _ = checkpoint.commit_timestamp
-    # A damaged file can make its reader raise anything.
-    except Exception as error:
-      damaged[checkpoint.step] = _why_unreadable(checkpoint.path, error)
-  return damaged
 
 
 def save(
@@ -145,9 +120,9 @@ def save(
   """
   text = json.dumps(notes or {})
   metadata = {
-    _LEAVES: leaves.as_json(tree),
-    _NOTES: text,
-    _NOTES_CHECKSUM: leaves.checksum(text.encode()),
+    reading.LEAVES: leaves.as_json(tree),
+    reading.NOTES: text,
+    reading.NOTES_CHECKSUM: leaves.checksum(text.encode()),
   }
   with _writing(directory):
     directory.manager.save(
@@ -206,17 +181,17 @@ def restore_latest(
   damaged, unwanted = dict(directory.damaged), []
   manager = directory.manager
   for step in directory.steps():
-    written, notes = _read_metadata(manager, step)
+    written, notes = reading.read_metadata(manager, step)
     if not is_wanted(step, notes):
       unwanted.append(step)
       continue
     try:
-      tree = _read(manager, step, template, written)
+      tree = reading.read_tree(manager, step, template, written)
     except (leaves.CheckpointMismatch, MemoryError):
       raise
     # A damaged file can make its reader raise anything; try the one before.
     except Exception as error:
-      damaged[step] = _why_unreadable(directory.path / str(step), error)
+      damaged[step] = reading.explain(directory.path / str(step), error)
       continue
     for newer in damaged.keys() - directory.damaged.keys():
       _set_aside(directory.path, newer, 'unreadable')
@@ -237,49 +212,6 @@ def _none_can_be_read(
     f'None of the checkpoints in {path} can be read ({reasons}). Remove that '
     f'folder to start again, or use another --workdir.'
   )
-
-
-def _read_metadata(
-  manager: ocp.CheckpointManager, step: int
-) -> tuple[Any, Notes]:
-  """Reads how the leaves were written, None if unknown, and the notes."""
-  try:
-    metadata = manager.metadata(step).custom_metadata or {}
-  # A damaged file can make its reader raise anything; `_read` reports it.
-  except Exception:
-    return None, {}
-  text = str(metadata.get(_NOTES, ''))
-  is_whole = metadata.get(_NOTES_CHECKSUM) == leaves.checksum(text.encode())
-  return metadata.get(_LEAVES), json.loads(text) if is_whole else {}
-
-
-def _read(
-  manager: ocp.CheckpointManager, step: int, template: Tree, written: Any
-) -> Tree:
-  """Reads a checkpoint's tree and compares it with `written`, if not None."""
-  saved = leaves.describe(manager.item_metadata(step))
-  if not saved:
-    raise leaves.Damaged('it does not say what it holds')
-  if written is not None:
-    leaves.require_as_written(saved, written)
-  leaves.require_same(saved, leaves.describe(template))
-  blank = jax.tree.map(lambda x: np.zeros(x.shape, x.dtype), template)
-  tree = manager.restore(step, args=ocp.args.StandardRestore(blank))
-  if written is not None:
-    leaves.require_checksums(tree, written)
-  return tree
-
-
-def _why_unreadable(path: str | os.PathLike[str], error: Exception) -> str:
-  """Explains why a checkpoint is unreadable; raises `OSError` if it is not."""
-  if isinstance(error, leaves.Damaged):
-    return str(error)
-  code = disks.code_of(error)
-  if code in disks.PASSING:
-    raise OSError(code, os.strerror(code), str(path)) from error
-  if code is None:
-    return 'a file of it is missing or damaged'
-  return os.strerror(code)
 
 
 def _set_aside(directory: pathlib.Path, step: int, kind: str) -> None:
