@@ -6,14 +6,14 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 
 from gtmm_jax import figures, folds, records, replicas, train
-from gtmm_jax.model import free_energy, generate
+from gtmm_jax.model import free_energy
+from gtmm_jax.model.temporal_vae import TemporalVAE
 from gtmm_jax.problem import Problem
 from gtmm_jax.process import command
-from gtmm_jax.runs import memory_panels
+from gtmm_jax.runs import drawn_episodes, memory_panels
 from gtmm_jax.runs.run import Run, replica_keys
 from gtmm_jax.runs.settings import Settings, describe
 from gtmm_jax.tasks import frames, navigation
@@ -22,18 +22,36 @@ from gtmm_jax.tasks import frames, navigation
 _EPISODES = 3
 
 
-class Dream(NamedTuple):
-  """Episodes, and two ways in which a model generates their frames.
+class Subject(NamedTuple):
+  """A replica of a run, of which figures are drawn.
 
   Attributes:
-    episode: the episodes, [T, B, ...].
-    reconstruction: their frames by the posterior, [T, B, H, W, C].
-    generated: frames by the prior after a prefix, [T - prefix, B, H, W, C].
+    model: the temporal VAE.
+    variables: of the replica.
+    key: from `key_of`.
+    images: held-out ones, from which episodes are drawn.
   """
 
-  episode: Any
-  reconstruction: jax.Array
-  generated: jax.Array
+  model: TemporalVAE
+  variables: free_energy.Variables
+  key: jax.Array
+  images: Any
+
+
+class Shown(NamedTuple):
+  """A run of which figures are drawn.
+
+  Attributes:
+    settings: resolved.
+    task: the task.
+    workdir: with its records.
+    subject: () -> the replica; called only where a figure shows it.
+  """
+
+  settings: Settings
+  task: Any
+  workdir: pathlib.Path
+  subject: Callable[[], Subject]
 
 
 def draw(run: Run, state: train.TrainState, wanted: Sequence[str]) -> None:
@@ -44,29 +62,8 @@ def draw(run: Run, state: train.TrainState, wanted: Sequence[str]) -> None:
     state: of all replicas, on the devices.
     wanted: which of `workdirs.figure_names`.
   """
-
-  @functools.cache
-  def subject() -> tuple[free_energy.Variables, jax.Array, Any]:
-    return _subject(run, state)
-
-  @functools.cache
-  def dreams(prefix: int) -> Dream:
-    return _dream(run, problem, prefix, subject())
-
-  held_out = run.images.held_out(run.settings.evaluate_on)
-  count = _EPISODES
-  if isinstance(held_out, frames.Frames):
-    count = min(count, len(held_out.frames))
-  problem = Problem(run.problem.model, run.task.sample, count)
-  prefix = run.task.prefix
-  figure_of: dict[str, Callable[[], figures.Figure]] = {
-    'results': lambda: _results_figure(run),
-    'episodes': lambda: _episodes_figure(run, dreams(prefix)),
-    'overlay': lambda: _overlay_figure(
-      run, problem, subject()[1], dreams(prefix), dreams(1)
-    ),
-    'memory': lambda: _memory_figure(run, problem, subject()),
-  }
+  subject = functools.partial(_subject, run, state)
+  figure_of = drawings(Shown(run.settings, run.task, run.workdir, subject))
 
   def save(stem: pathlib.Path) -> list[pathlib.Path]:
     return figures.save(figure_of[stem.name](), stem)
@@ -76,25 +73,57 @@ def draw(run: Run, state: train.TrainState, wanted: Sequence[str]) -> None:
     command.attempt_drawing(functools.partial(save, stem), stem)
 
 
-def _subject(
-  run: Run, state: train.TrainState
-) -> tuple[free_energy.Variables, jax.Array, Any]:
-  """Returns variables, key and images of the first finite replica."""
+def drawings(run: Shown) -> dict[str, Callable[[], figures.Figure]]:
+  """Returns the functions that draw figures, by the figures' names.
+
+  They share what several of them show.
+  """
+
+  @functools.cache
+  def scene() -> tuple[Problem, tuple[Any, ...]]:
+    model, *drawn = run.subject()
+    images, count = drawn[-1], _EPISODES
+    if isinstance(images, frames.Frames):
+      count = min(count, len(images.frames))
+    return Problem(model, run.task.sample, count), tuple(drawn)
+
+  @functools.cache
+  def dreams(prefix: int) -> drawn_episodes.Dream:
+    return _dream(run.settings, *scene(), prefix)
+
+  prefix = run.task.prefix
+  return {
+    'results': lambda: _results_figure(run),
+    'episodes': lambda: _episodes_figure(dreams(prefix), prefix),
+    'overlay': lambda: _overlay_figure(run, scene(), dreams(prefix), dreams(1)),
+    'memory': lambda: _memory_figure(run.settings, *scene()),
+  }
+
+
+def key_of(settings: Settings, replica: int) -> jax.Array:
+  """Returns the random key of a replica's figures."""
+  return jax.random.fold_in(replica_keys(settings)[replica], folds.DRAWING)
+
+
+def _subject(run: Run, state: train.TrainState) -> Subject:
+  """Returns the first finite replica of a state on the devices."""
   failed_at = replicas.gather(state.failed_at)
   replica = int(np.argmax(failed_at < 0))
-  variables = jax.tree.map(
-    lambda leaf: replicas.gather(leaf)[replica],
-    train.evaluated(state),
+  return Subject(
+    run.problem.model,
+    jax.tree.map(
+      lambda leaf: replicas.gather(leaf)[replica], train.evaluated(state)
+    ),
+    key_of(run.settings, replica),
+    run.images.held_out(run.settings.evaluate_on),
   )
-  key = jax.random.fold_in(replica_keys(run.settings)[replica], folds.DRAWING)
-  return variables, key, run.images.held_out(run.settings.evaluate_on)
 
 
 def _task(settings: Settings) -> str:
   return f'{settings.task.replace("_", " ")}, {describe(settings)}'
 
 
-def _results_figure(run: Run) -> figures.Figure:
+def _results_figure(run: Shown) -> figures.Figure:
   results = figures.Run(
     run.settings.model,
     records.read_metrics(run.workdir),
@@ -103,39 +132,40 @@ def _results_figure(run: Run) -> figures.Figure:
   return figures.results_figure([results], title=_task(run.settings))
 
 
-def _episodes_figure(run: Run, dream: Dream) -> figures.Figure:
+def _episodes_figure(
+  dream: drawn_episodes.Dream, prefix: int
+) -> figures.Figure:
   """Draws held-out episodes, reconstructed, and generated after a prefix."""
   episode, reconstruction, frames_after = dream
   rows = []
   for index in range(episode.frames.shape[1]):
     truth = np.asarray(episode.frames[:, index])
     generated = np.full_like(truth, np.nan)
-    generated[run.task.prefix :] = frames_after[:, index]
+    generated[prefix:] = frames_after[:, index]
     marks = np.asarray(episode.predictable[:, index])
     rows += [
       figures.Row(f'episode {index + 1}', truth, marks),
       figures.Row('reconstruction', np.asarray(reconstruction[:, index])),
       figures.Row('generated', generated),
     ]
-  return figures.strip_figure(rows, turn=run.task.prefix)
+  return figures.strip_figure(rows, turn=prefix)
 
 
 def _overlay_figure(
-  run: Run,
-  problem: Problem,
-  key: jax.Array,
-  late: Dream,
-  early: Dream,
+  run: Shown,
+  scene: tuple[Problem, tuple[Any, ...]],
+  late: drawn_episodes.Dream,
+  early: drawn_episodes.Dream,
 ) -> figures.Figure:
   """Draws the first episode as a map: the truth, and as it is generated.
 
   Args:
     run: the run, of navigation.
-    problem: that makes the episodes.
-    key: of the drawing, as `dream` takes it.
+    scene: that makes the episodes, and the last arguments of `dream`.
     late: of the task's prefix.
     early: of a prefix of one frame.
   """
+  problem, (_, key, _) = scene
   episode = early.episode
   truth = np.asarray(episode.frames[:, 0])
   rows = [('truth', truth)]
@@ -147,7 +177,7 @@ def _overlay_figure(
     frames_after = dream.generated[:, 0]
     rows.append((name, np.concatenate([truth[:seen], frames_after])))
   condition = np.asarray(episode.condition[:, 0])
-  settings, batch_key = run.settings, _batch_key(key)
+  settings, batch_key = run.settings, drawn_episodes.batch_key(key)
   start = run.task.start(problem.episode_keys(batch_key)[0])
   return figures.overlay_figure(
     rows,
@@ -159,74 +189,22 @@ def _overlay_figure(
 
 
 def _dream(
-  run: Run, problem: Problem, prefix: int, subject: tuple[Any, ...]
-) -> Dream:
+  settings: Settings, problem: Problem, drawn: tuple[Any, ...], prefix: int
+) -> drawn_episodes.Dream:
   """Compiles and calls `dream`; its episodes are the same for every prefix."""
-  binarize = run.settings.binarize
-  return jax.jit(functools.partial(dream, problem, prefix, binarize))(*subject)
-
-
-def batch(
-  problem: Problem, key: jax.Array, images: Any
-) -> tuple[Any, jax.Array]:
-  """Draws a batch as `Problem.draw` does, but no recorded episode twice."""
-  episode, noise = problem.draw(key, images)
-  if not isinstance(images, frames.Frames):
-    return episode, noise
-  key = jax.random.fold_in(key, folds.WITHOUT_REPEATS)
-  keys = jax.random.split(key, 1 + problem.batch_size)
-  order = jax.random.permutation(keys[0], images.frames.shape[0])
-  chosen = order[: problem.batch_size]
-  each = jax.tree.map(lambda leaf: jnp.asarray(leaf)[chosen, None], images)
-  return jax.vmap(problem.sample, (0, 0), 1)(keys[1:], each), noise
-
-
-def _batch_key(key: jax.Array) -> jax.Array:
-  """Returns the key of the episodes, and of the noise of their latents."""
-  return jax.random.split(key)[0]
-
-
-def dream(
-  problem: Problem,
-  prefix: int,
-  binarize: bool,
-  variables: free_energy.Variables,
-  key: jax.Array,
-  images: Any,
-) -> Dream:
-  """Draws episodes, reconstructs them, and generates them after a prefix.
-
-  Args:
-    problem: of the model; its batch size is the number of episodes.
-    prefix: true frames before those that are generated.
-    binarize: whether generated frames that are encoded again are drawn.
-    variables: of the model.
-    key: of the figures of a replica.
-    images: held-out images.
-  """
-  _, frame_key = jax.random.split(key)
-  episode, noise = batch(problem, _batch_key(key), images)
-  inference = free_energy.infer(
-    problem.model, variables, episode.frames, episode.condition, noise
-  )
-  free = generate.run_free(
-    problem.model,
-    variables,
-    episode.frames,
-    episode.condition,
-    noise,
-    prefix,
-    frame_key if binarize else None,
-  )
-  return Dream(episode, inference.frames, free[prefix:])
+  binarize = settings.binarize
+  return jax.jit(
+    functools.partial(drawn_episodes.dream, problem, prefix, binarize)
+  )(*drawn)
 
 
 def _memory_figure(
-  run: Run, problem: Problem, subject: tuple[Any, ...]
+  settings: Settings, problem: Problem, drawn: tuple[Any, ...]
 ) -> figures.Figure:
   """Draws the memory over the first of the episodes."""
-  episode, cores = jax.jit(functools.partial(watch, problem))(*subject)
-  settings = run.settings
+  episode, cores = jax.jit(functools.partial(drawn_episodes.watch, problem))(
+    *drawn
+  )
   panels = memory_panels.panels(cores)
   note = (
     'Column t: as it predicts frame t, just given the latent of frame t - 1. '
@@ -242,16 +220,3 @@ def _memory_figure(
     f'{_task(settings)}',
     note=note,
   )
-
-
-def watch(
-  problem: Problem,
-  variables: free_energy.Variables,
-  key: jax.Array,
-  images: Any,
-) -> tuple[Any, Any]:
-  """Returns the episodes of `dream`, and the core's carries over the first."""
-  episode, noise = batch(problem, _batch_key(key), images)
-  first = (x[:, :1] for x in (episode.frames, episode.condition, noise))
-  cores = free_energy.watch(problem.model, variables, *first)
-  return episode, jax.tree.map(lambda leaf: leaf[:, 0], cores)

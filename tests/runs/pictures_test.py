@@ -20,7 +20,7 @@ from gtmm_jax.memory.ntm import NTM
 from gtmm_jax.model import build, free_energy
 from gtmm_jax.problem import Problem
 from gtmm_jax.recipe import Recipe
-from gtmm_jax.runs import memory_panels, pictures, workdirs
+from gtmm_jax.runs import drawn_episodes, memory_panels, pictures, workdirs
 from gtmm_jax.runs.run import replica_keys
 from gtmm_jax.tasks.frames import Frames, OwnFrames
 from gtmm_jax.tasks.navigation import Navigation
@@ -205,8 +205,8 @@ def test_the_memory_that_is_drawn_is_that_of_the_first_episode_drawn():
   )(key)
   variables = {'params': state.params, 'batch_stats': {}}
   drawn = (variables, key, images)
-  dream = jax.jit(functools.partial(pictures.dream, problem, 4, False))
-  watch = jax.jit(functools.partial(pictures.watch, problem))
+  dream = jax.jit(functools.partial(drawn_episodes.dream, problem, 4, False))
+  watch = jax.jit(functools.partial(drawn_episodes.watch, problem))
   (episode, _, _), (watched, cores) = dream(*drawn), watch(*drawn)
   np.testing.assert_array_equal(watched.frames, episode.frames)
   noise_key = jax.random.split(jax.random.split(key)[0])[1]
@@ -228,9 +228,10 @@ def test_given_episodes_are_drawn_once_each(held_out, count):
     np.zeros((held_out, 4, 0)),
     np.zeros((held_out, 4), bool),
   )
-  model = types.SimpleNamespace(latent_size=4)
+  model = types.SimpleNamespace(noise_size=4)
   problem = Problem(model, OwnFrames(4).sample, count)
-  batch, shown = jax.jit(functools.partial(pictures.batch, problem)), set()
+  batch = jax.jit(functools.partial(drawn_episodes.batch, problem))
+  shown = set()
   for seed in range(12):
     episode, noise = batch(jax.random.key(seed), images)
     assert noise.shape == (4, count, 4)
@@ -261,17 +262,17 @@ def drawn(monkeypatch):
 
 
 def _dream(problem, prefix, binarize, variables, key, images):
-  """Stands in for `pictures.dream`; frames show which prefix they follow."""
+  """Stands in for `dream`; frames show which prefix they follow."""
   del binarize, variables
   keys = problem.episode_keys(jax.random.split(key)[0])
   episode = jax.vmap(problem.sample, (0, None), 1)(keys, images)
   generated = episode.frames[prefix:] + prefix
-  return pictures.Dream(episode, episode.frames / 2, generated)
+  return drawn_episodes.Dream(episode, episode.frames / 2, generated)
 
 
 def _draw(tmp_path, monkeypatch, task, name):
   """Draws a run whose dreams are `_dream`'s, and returns its episodes."""
-  monkeypatch.setattr(pictures, 'dream', _dream)
+  monkeypatch.setattr(drawn_episodes, 'dream', _dream)
   sizes = {'pre_recall': 4, 'recall': 2}
   if name == 'navigation':
     sizes = {'rows': 2, 'columns': 2, 'length': task.length}
@@ -281,6 +282,7 @@ def _draw(tmp_path, monkeypatch, task, name):
     replicas=1,
     seed=2,
     binarize=False,
+    evaluate_on='validation',
     episode=sizes,
     shape=None,
   )
@@ -295,7 +297,7 @@ def _draw(tmp_path, monkeypatch, task, name):
   )
   # Of one replica on one device.
   state = types.SimpleNamespace(
-    failed_at=np.full((1, 1), -1), params={}, batch_stats={}
+    failed_at=np.full((1, 1), -1), params={}, batch_stats={}, average=()
   )
   pictures.draw(run, state, workdirs.figure_names(settings))
   (key,) = replica_keys(settings)
