@@ -7,7 +7,6 @@ from typing import Any
 import jax
 
 from gtmm_jax import presets, replicas
-from gtmm_jax.model import build
 from gtmm_jax.model.temporal_vae import TemporalVAE
 from gtmm_jax.problem import Problem
 from gtmm_jax.process import command, jax_settings, places, provenance
@@ -97,7 +96,7 @@ def prepare(
       settings.average,
     ),
     layout=layout,
-    config=_config(settings, loaded, preset, model.core, layout, kinds),
+    config=_config(settings, task, loaded, preset, model, layout, kinds),
     why=why,
   )
   if workdir is not None:
@@ -130,7 +129,7 @@ def _make_model(
   settings: Settings, task: Any, shape: tuple[int, int, int], kinds: Kinds
 ) -> TemporalVAE:
   """Makes the model; raises `ValueError` for a size that changes nothing."""
-  model = _model(settings, task, shape, kinds)
+  model = resolve.make_model(settings, task, shape, kinds)
   features = model.latent_size + task.condition_size
   if settings.model not in BUILT_IN.models:
     contracts.require_core(settings.model, model.core, features)
@@ -153,7 +152,7 @@ def _make_model(
       sizes=others,
       slots=None if name == 'slots' else settings.slots,
     )
-    default = _model(other, task, shape, kinds)
+    default = resolve.make_model(other, task, shape, kinds)
     if name == 'slots':
       is_default = value == getattr(default.core, 'slots', None)
     else:
@@ -180,26 +179,14 @@ def _require_options(
   for name, value in settings.options.items():
     options = {**settings.options, name: defaults[name]}
     other = dataclasses.replace(settings, options=options)
-    if value != defaults[name] and _model(other, task, shape, kinds) == model:
+    if (
+      value != defaults[name]
+      and resolve.make_model(other, task, shape, kinds) == model
+    ):
       raise ValueError(
         f'--set={name} means nothing to {settings.model} with the other '
         f'settings of this run; leave it out.'
       )
-
-
-def _model(
-  settings: Settings, task: Any, shape: tuple[int, int, int], kinds: Kinds
-) -> TemporalVAE:
-  return build.temporal_vae(
-    settings.model,
-    resolve.sized(settings, kinds),
-    shape,
-    frames=task.length,
-    store=settings.store,
-    slots=settings.slots,
-    options=settings.options,
-    models=kinds.models,
-  )
 
 
 def load_images(
@@ -251,13 +238,15 @@ def load_images(
 
 def _config(
   settings: Settings,
+  task: Any,
   loaded: Dataset,
   preset: presets.Preset,
-  core: Any,
+  model: TemporalVAE,
   layout: replicas.Layout,
   kinds: Kinds,
 ) -> dict[str, Any]:
   """Returns the content of config.json."""
+  core = model.core
   return {
     'settings': {
       **jax_settings.in_force(),
@@ -283,6 +272,7 @@ def _config(
       'flag': settings.data,
       'source': loaded.source,
       'checksum': loaded.checksum,
+      'condition_size': task.condition_size,
     },
     'versions': provenance.versions(_PACKAGES),
     'device': {

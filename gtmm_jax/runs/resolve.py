@@ -5,6 +5,7 @@ from typing import Any
 
 from gtmm_jax import presets
 from gtmm_jax.model import build
+from gtmm_jax.model.temporal_vae import TemporalVAE
 from gtmm_jax.runs import kinds as kinds_module
 from gtmm_jax.runs.kinds import BUILT_IN, Kinds
 from gtmm_jax.runs.settings import LARGEST, Settings, about
@@ -108,6 +109,35 @@ def make_task(
   if header:
     values['condition_size'] = header.condition_size
   return task(**values)
+
+
+def make_model(
+  settings: Settings,
+  task: Any,
+  shape: tuple[int, int, int],
+  kinds: Kinds = BUILT_IN,
+) -> TemporalVAE:
+  """Makes the model, without parameters.
+
+  Args:
+    settings: resolved.
+    task: from `make_task`.
+    shape: (H, W, C) of its frames.
+    kinds: the models and tasks of the program.
+
+  Raises:
+    ValueError: its networks cannot have this size of frames.
+  """
+  return build.temporal_vae(
+    settings.model,
+    sized(settings, kinds),
+    shape,
+    frames=task.length,
+    store=settings.store,
+    slots=settings.slots,
+    options=settings.options,
+    models=kinds.models,
+  )
 
 
 def check(settings: Settings, kinds: Kinds = BUILT_IN) -> None:

@@ -13,9 +13,10 @@ from gtmm_jax.runs.settings import Settings, may_differ
 from gtmm_jax.tasks.sources.dataset import Split
 
 # Options that config.json of earlier versions has for every core.
-_ONCE_OF_ALL = ('order', 'top_k', 'nearest', 'without')
+ONCE_OF_ALL = ('order', 'top_k', 'nearest', 'without')
 # Settings of workdirs from before there were these settings.
-_BEFORE = {
+BEFORE = {
+  **jax_settings.BEFORE,
   'condition_scale': 'sqrt',
   'schedule': 'constant',
   'warmup_steps': 0,
@@ -134,9 +135,9 @@ def comparable(
     old: settings of a workdir, or of a record made from one.
     new: content of `config.json` with the new settings.
   """
-  now = jax_settings.BEFORE | _BEFORE | new['settings']
-  was = new['option_defaults'] | jax_settings.BEFORE | _BEFORE | old
-  foreign = {*_ONCE_OF_ALL} - {*now}
+  now = BEFORE | new['settings']
+  was = new['option_defaults'] | BEFORE | old
+  foreign = {*ONCE_OF_ALL} - {*now}
   # A task's sizes are None for other tasks, or missing if the program has none.
   names = [name for name in {**was, **now} if name not in foreign]
   was, now = ({name: each.get(name) for name in names} for each in (was, now))

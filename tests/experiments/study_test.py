@@ -32,7 +32,7 @@ def config(flags):
   given = flags.get('data', 'bundled')
   return {
     # With all settings that earlier runs did not record.
-    'settings': {**workdirs._BEFORE,
+    'settings': {**workdirs.BEFORE,
                  'task': flags['task'], 'model': flags['model'],
                  'steps': int(flags['steps']),
                  'seed': int(flags.get('seed', 0)), 'device_megabytes': None},

