@@ -8,13 +8,14 @@ from typing import Literal
 import jax
 import jax.numpy as jnp
 
+from gtmm_jax.evaluation import importance
 from gtmm_jax.model import free_energy, generate
 from gtmm_jax.model.free_energy import Terms, Variables, Watched
 from gtmm_jax.model.generate import Dream
 from gtmm_jax.model.temporal_vae import State, TemporalVAE
 
 Array = jax.Array
-Bound = Literal['elbo']
+Bound = Literal['elbo', 'iwae', 'particle']
 
 
 def observe(
@@ -109,9 +110,20 @@ def log_likelihood(
     key: random key.
     frames: [T, B, H, W, C].
     condition: [T, B, A].
-    bound: 'elbo', the mean of S estimates of the bound that is trained.
+    bound: 'elbo', the mean of S estimates of the bound that is trained; 'iwae'
+      and 'particle', tighter ones from S samples (`evaluation.importance`).
     samples: S.
   """
+  if bound != 'elbo':
+    estimates = {
+      'iwae': importance.importance_weighted,
+      'particle': importance.particle,
+    }
+    is_one = frames.ndim == 4
+    if is_one:
+      frames, condition = frames[:, None], condition[:, None]
+    values = estimates[bound](model, variables, frames, condition, key, samples)
+    return values[0] if is_one else values
 
   def estimate(key: Array) -> Array:
     _, terms = observe(model, variables, key, frames, condition)

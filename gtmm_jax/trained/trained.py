@@ -150,7 +150,9 @@ class Trained:
       key: random key.
       frames: [T, B, H, W, C].
       condition: [T, B, A]; needed where the task has one.
-      bound: 'elbo', the bound that is trained, as a mean of S estimates.
+      bound: 'elbo', the bound that is trained, as a mean of S estimates; 'iwae'
+        and 'particle', importance-weighted and of a particle filter, which are
+        tighter the more samples there are (`evaluation.importance`).
       samples: S >= 1.
 
     Returns:

@@ -12,6 +12,7 @@ from flax import linen as nn
 import gtmm_jax
 import run_settings
 from gtmm_jax import checkpoints, figures, records, train
+from gtmm_jax.evaluation import importance
 from gtmm_jax.model import free_energy, generate
 from gtmm_jax.recipe import Average
 from gtmm_jax.runs import drawn_episodes, pictures, prepare, recorded, resolve
@@ -247,6 +248,23 @@ def test_the_elbo_is_the_mean_of_bounds(one, walk):
     for key in jax.random.split(_KEY)
   ]
   _same(bound, sum(expected) / 2)
+
+
+def test_tighter_bounds_are_those_of_their_module(one, walk):
+  frames, condition = walk
+  for bound, function in (
+    ('iwae', importance.importance_weighted),
+    ('particle', importance.particle),
+  ):
+    values = one.log_likelihood(_KEY, *walk, bound=bound, samples=3)
+    expected = jax.jit(
+      lambda *x, f=function: f(one.model, one.variables, *x, _KEY, 3)
+    )
+    _same(values, expected(frames, condition))
+  alone = one.log_likelihood(
+    _KEY, frames[:, 0], condition[:, 0], bound='particle', samples=3
+  )
+  _same(alone, values[0])
 
 
 def test_what_is_watched_is_what_the_core_has(one, walk):
