@@ -321,10 +321,10 @@ def _slow_filter(step, state, frames, condition, noise, offsets, threshold):
   ('bound', 'name', 'store', 'components', 'chunk'),
   [
     # In two parts, of which one is padded.
-    (_weighted, 'introspective', 'sample', 3, 4),
+    (_weighted, 'introspective', 'mean', 3, 4),
     # Both sequences at a time, or one.
-    (_particle, 'introspective', 'sample', 3, 100),
-    (_particle, 'vrnn', 'mean', 1, 100),
+    (_particle, 'introspective', 'mean', 3, 100),
+    (_particle, 'vrnn', 'sample', 1, 100),
     (_particle, 'dnc', 'denoised', 1, 1),
   ],
 )
