@@ -1,4 +1,4 @@
-"""What one replica of a trained model computes; pure functions.
+"""The pure functions of one replica of a trained model.
 
 Axes B of several episodes may be left out of all arguments and results.
 """
