@@ -1,4 +1,4 @@
-"""What a grid is for, named in it before it runs."""
+"""The questions that a grid asks, named in it before it runs."""
 
 import pathlib
 from typing import NamedTuple

@@ -37,6 +37,7 @@ def test_a_short_run_keeps_its_values(model, tmp_path, monkeypatch):
     steps=4,
     replicas=1,
     batch_size=2,
+    learning_rate=1e-3,
     report_every=2,
     evaluate_every=0,
     seed=1,
