@@ -20,7 +20,7 @@ class Problem:
   Attributes:
     model: the temporal VAE.
     sample: (key, images) -> episode, with `frames [T, H, W, C]`, `condition
-      [T, A]` and `predictable [T]`.
+      [T, A]`, `predictable [T]` and `mask [T]`, None if no frame is padding.
     batch_size: B, sequences in a batch.
     recompute: what the backward pass rematerialises, as `free_energy.infer`
       has it.

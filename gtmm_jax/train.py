@@ -111,7 +111,8 @@ def objective(
     problem: the model, and what its backward pass rematerialises.
     params: the model's parameters.
     batch_stats: the model's running averages.
-    episode: `frames [T, B, H, W, C]` and `condition [T, B, A]`.
+    episode: `frames [T, B, H, W, C]`, `condition [T, B, A]` and, where some are
+      padding, `mask [T, B]`.
     noise: standard normal, [T, B, noise_size].
   """
   variables = {'params': params, 'batch_stats': batch_stats}
@@ -122,6 +123,7 @@ def objective(
       episode.frames,
       episode.condition,
       noise,
+      episode.mask,
       train=True,
       recompute=problem.recompute,
     )
@@ -168,7 +170,9 @@ def train_step(
     average=update_average(
       recipe, state.average, step, params, inference.batch_stats
     ),
-    totals=metrics.add(state.totals, inference.terms, episode.predictable),
+    totals=metrics.add(
+      state.totals, inference.terms, episode.predictable, episode.mask
+    ),
     gradient_norm=state.gradient_norm + norm,
   )
   return jax.tree.map(

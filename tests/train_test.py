@@ -259,7 +259,7 @@ class _Kink(nn.Module):
   """Finite logits whose gradient is not: 0 times the slope of a root at 0."""
 
   @nn.compact
-  def __call__(self, z, context, train):
+  def __call__(self, z, context, train, mask=None):
     weight = self.param('weight', nn.initializers.zeros, (64,))
     logits = nn.Dense(64)(z) + jnp.sqrt(0.0 * weight)
     return Bernoulli(logits.reshape(*z.shape[:-1], 8, 8, 1))
@@ -375,7 +375,7 @@ def test_training_computes_again_what_is_asked(monkeypatch, recompute):
 
   monkeypatch.setattr(train.free_energy, 'infer', infer)
   problem = Problem(None, None, 1, recompute)
-  episode = types.SimpleNamespace(frames=None, condition=None)
+  episode = types.SimpleNamespace(frames=None, condition=None, mask=None)
   with pytest.raises(StopIteration):
     train.objective(problem, {}, {}, episode, None)
   assert calls == [(recompute, True)]

@@ -19,6 +19,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 import jax
+import jax.numpy as jnp
 
 from gtmm_jax.memory import scan
 from gtmm_jax.model.distributions import (
@@ -37,9 +38,9 @@ class Terms(NamedTuple):
   """The two terms of the bound for every step and sequence.
 
   Attributes:
-    log_likelihood: log p(x_t | z_<=t, x_<t) in nats, [T, B].
+    log_likelihood: log p(x_t | z_<=t, x_<t) in nats, [T, B]; 0 where masked.
     kl: KL[q(z_t) || p(z_t)] in nats, [T, B]; an upper bound of it where the
-      prior is a mixture (`kl_bound`).
+      prior is a mixture (`kl_bound`); 0 where masked.
   """
 
   log_likelihood: Array
@@ -92,6 +93,7 @@ def infer(
   frames: Array,
   condition: Array,
   noise: Array,
+  mask: Array | None = None,
   *,
   train: bool = False,
   recompute: scan.Recompute = 'nothing',
@@ -104,6 +106,8 @@ def infer(
     frames: x in [0, 1], [T, B, H, W, C].
     condition: c, [T, B, A]; A = 0 where there is none.
     noise: standard normal, [T, B, noise_size]; the only source of randomness.
+    mask: bool [T, B], false for padding after the last frame of a sequence,
+      which changes no term, gradient or running average; None for no padding.
     train: whether batch normalisation uses this batch's statistics, and moves
       the running averages.
     recompute: what the backward pass rematerialises, as `scan.scan` has it;
@@ -125,10 +129,12 @@ def infer(
     return result, {**variables, **updated}
 
   def encode(variables, frames):
-    return apply(variables, 'encode', frames, train)
+    return apply(variables, 'encode', frames, train, mask)
 
   def decode(variables, z, context, frames):
-    distribution, variables = apply(variables, 'decode', z, context, train)
+    distribution, variables = apply(
+      variables, 'decode', z, context, train, mask
+    )
     log_likelihood = frame_sum(distribution.log_likelihood(frames))
     return (log_likelihood, distribution.mean), variables
 
@@ -144,12 +150,13 @@ def infer(
   (log_likelihood, mean), variables = decode(
     variables, steps.z, steps.context, frames
   )
+  terms = Terms(log_likelihood, kl)
+  if mask is not None:
+    terms = Terms(*(jnp.where(mask, each, 0.0) for each in terms))
   if train:
-    _, variables = apply(variables, 'update_statistics', steps.posterior)
+    _, variables = apply(variables, 'update_statistics', steps.posterior, mask)
   averages = variables.get('batch_stats', {})
-  return Inference(
-    Terms(log_likelihood, kl), steps, prior, mean, state, averages
-  )
+  return Inference(terms, steps, prior, mean, state, averages)
 
 
 def scan_steps(

@@ -125,9 +125,11 @@ class PosteriorMap(nn.Module):
         bias_init=nn.initializers.constant(_GATE_BIAS),
       )
 
-  def encode(self, frames: Array, train: bool) -> Array:
+  def encode(
+    self, frames: Array, train: bool, mask: Array | None = None
+  ) -> Array:
     """Maps frames [..., H, W, C] in [0, 1] to features [..., F]."""
-    return self.encoder(2.0 * frames - 1.0, train)
+    return self.encoder(2.0 * frames - 1.0, train, mask)
 
   def __call__(
     self,
@@ -168,14 +170,14 @@ class ObservationMap(nn.Module):
 
   @nn.compact
   def __call__(
-    self, z: Array, context: Array, train: bool
+    self, z: Array, context: Array, train: bool, mask: Array | None = None
   ) -> Bernoulli | DiagonalGaussian:
     """Maps z [..., Z] and a context [..., P] to p(x), over [..., H, W, C].
 
     Raises:
       ValueError: there is no such likelihood.
     """
-    out = self.decoder(jnp.concatenate([z, context], axis=-1), train)
+    out = self.decoder(jnp.concatenate([z, context], axis=-1), train, mask)
     if self.likelihood == 'bernoulli':
       return Bernoulli(out)
     if self.likelihood != 'gaussian':

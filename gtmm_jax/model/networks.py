@@ -28,17 +28,22 @@ _PATHWAYS: Mapping[str, Sequence[_Layer]] = MappingProxyType(
 )
 
 
-def _normalise(network: nn.Module, x: Array, train: bool, name: str) -> Array:
+def _normalise(
+  network: nn.Module, x: Array, train: bool, mask: Array | None, name: str
+) -> Array:
   """Applies batch normalisation over all leading axes, then a ReLU.
 
-  The backward pass rematerialises both, which halves the memory of residuals.
+  Statistics leave out frames where the mask [...] is false. The backward pass
+  rematerialises both, which halves the memory of residuals.
   """
+  if mask is not None:
+    mask = mask[..., None, None, None]
 
   def normalise(network: nn.Module, x: Array) -> Array:
     norm = nn.BatchNorm(
       use_running_average=not train, name=name, parent=network
     )
-    return nn.relu(norm(x))
+    return nn.relu(norm(x, mask=mask))
 
   return nn.remat(normalise)(network, x)
 
@@ -82,9 +87,11 @@ class DenseEncoder(nn.Module):
   patches: Sequence[tuple[int, int]] = ()
 
   @nn.compact
-  def __call__(self, frames: Array, train: bool) -> Array:
-    """Maps frames [..., H, W, C] in (-1, 1) to [..., F]; ignores `train`."""
-    del train
+  def __call__(
+    self, frames: Array, train: bool, mask: Array | None = None
+  ) -> Array:
+    """Maps frames [..., H, W, C] in (-1, 1) to [..., F]; ignores the rest."""
+    del train, mask
     x = _merge_leading(frames, 3)
     for index, (side, channels) in enumerate(self.patches, 1):
       layer = nn.Dense(channels, name=f'patches_{index}')
@@ -110,9 +117,11 @@ class DenseDecoder(nn.Module):
   patches: Sequence[tuple[int, int]] = ()
 
   @nn.compact
-  def __call__(self, code: Array, train: bool) -> Array:
-    """Maps codes [..., D] to [..., H, W, C]; ignores `train`."""
-    del train
+  def __call__(
+    self, code: Array, train: bool, mask: Array | None = None
+  ) -> Array:
+    """Maps codes [..., D] to [..., H, W, C]; ignores the rest."""
+    del train, mask
     x = _merge_leading(code, 1)
     for size in self.hidden:
       x = nn.relu(nn.Dense(size)(x))
@@ -143,14 +152,16 @@ class DigitEncoder(nn.Module):
   features: int
 
   @nn.compact
-  def __call__(self, frames: Array, train: bool) -> Array:
+  def __call__(
+    self, frames: Array, train: bool, mask: Array | None = None
+  ) -> Array:
     """Maps frames [..., 28, 28, C] in (-1, 1) to [..., F]."""
     x = convolutions.ParallelStreams(name='streams_1')(frames)
-    x = _normalise(self, x, train, 'norm_1')
+    x = _normalise(self, x, train, mask, 'norm_1')
     x = convolutions.HalvingConv(32, use_bias=False, name='halve_1')(x)
-    x = _normalise(self, x, train, 'norm_2')
+    x = _normalise(self, x, train, mask, 'norm_2')
     x = convolutions.ParallelStreams(name='streams_2')(x)
-    x = _normalise(self, x, train, 'norm_3')
+    x = _normalise(self, x, train, mask, 'norm_3')
     x = convolutions.HalvingConv(64, use_bias=True, name='halve_2')(x)
     x = x.reshape(*x.shape[:-3], -1)
     return nn.Dense(self.features, name='linear')(x)
@@ -169,7 +180,9 @@ class DigitDecoder(nn.Module):
   frame_shape: tuple[int, int, int]
 
   @nn.compact
-  def __call__(self, code: Array, train: bool) -> Array:
+  def __call__(
+    self, code: Array, train: bool, mask: Array | None = None
+  ) -> Array:
     """Maps codes [..., D] to [..., H, W, C]."""
     height, width, channels = self.frame_shape
     height, width = height // 4, width // 4
@@ -177,11 +190,11 @@ class DigitDecoder(nn.Module):
     x = x.reshape(*code.shape[:-1], height, width, 64)
     streams = convolutions.ParallelStreams
     x = streams(name='streams_1')(x)
-    x = _normalise(self, x, train, 'norm_1')
+    x = _normalise(self, x, train, mask, 'norm_1')
     x = convolutions.DoublingConv(32, use_bias=False, name='double_1')(x)
-    x = _normalise(self, x, train, 'norm_2')
+    x = _normalise(self, x, train, mask, 'norm_2')
     x = streams(name='streams_2')(x)
-    x = _normalise(self, x, train, 'norm_3')
+    x = _normalise(self, x, train, mask, 'norm_3')
     return convolutions.DoublingConv(channels, use_bias=True, name='double_2')(
       x
     )
@@ -212,9 +225,11 @@ class ColourEncoder(nn.Module):
   features: int
 
   @nn.compact
-  def __call__(self, frames: Array, train: bool) -> Array:
+  def __call__(
+    self, frames: Array, train: bool, mask: Array | None = None
+  ) -> Array:
     """Maps frames [..., H, W, C] in (-1, 1), H and W >= 32, to [..., F]."""
-    del train
+    del train, mask
     outputs = []
     for name, layers in _PATHWAYS.items():
       x = frames
@@ -238,9 +253,11 @@ class ColourDecoder(nn.Module):
   frame_shape: tuple[int, int, int]
 
   @nn.compact
-  def __call__(self, code: Array, train: bool) -> Array:
-    """Maps codes [..., D] to [..., H, W, C]; ignores `train`."""
-    del train
+  def __call__(
+    self, code: Array, train: bool, mask: Array | None = None
+  ) -> Array:
+    """Maps codes [..., D] to [..., H, W, C]; ignores the rest."""
+    del train, mask
     shapes = {
       name: _pathway_shapes(self.frame_shape, layers)
       for name, layers in _PATHWAYS.items()

@@ -163,9 +163,11 @@ class TemporalVAE(nn.Module):
     """Returns N(f_z(Psi_{t-1})), or a mixture of Gaussians, over [..., Z]."""
     return self.prior_map(context)
 
-  def encode(self, frames: Array, train: bool = False) -> Array:
-    """Returns the features [..., F] of frames [..., H, W, C]."""
-    return self.posterior_map.encode(frames, train)
+  def encode(
+    self, frames: Array, train: bool = False, mask: Array | None = None
+  ) -> Array:
+    """Returns the features [..., F] of frames [..., H, W, C]; mask [...]."""
+    return self.posterior_map.encode(frames, train, mask)
 
   def posterior(self, features: Array, context: Array) -> DiagonalGaussian:
     """Returns q(z_t | z_<t, x_<=t) = N(f_q(x_t, Psi_{t-1})), over [..., Z]."""
@@ -173,21 +175,20 @@ class TemporalVAE(nn.Module):
     return self.posterior_map(features, context, *prior)
 
   def decode(
-    self, z: Array, context: Array, train: bool = False
+    self,
+    z: Array,
+    context: Array,
+    train: bool = False,
+    mask: Array | None = None,
   ) -> Bernoulli | DiagonalGaussian:
     """Returns p(x_t | f_x(z_t, Psi_{t-1})), over [..., H, W, C]."""
-    return self.observation_map(z, context, train)
+    return self.observation_map(z, context, train, mask)
 
   def initial_state(self, features: Array, condition: Array) -> State:
     """Returns the state before the first frame.
 
-    Args:
-      features: of one step, [..., F]; only shape and dtype count.
-      condition: of one step, [..., A]; only the shape counts.
-
-    Returns:
-      z_0 = 0, features of x_0 = 0 and the core's fresh carry, all in the dtype
-      of the features.
+    z_0 and features of x_0 are 0, the core's carry is fresh. Of the arguments,
+    [..., F] and [..., A] of one step, only shapes and dtype count.
     """
     batch = features.shape[:-1]
     features_tm1 = self._seen(jnp.zeros_like(features))
@@ -256,12 +257,7 @@ class TemporalVAE(nn.Module):
     return state, Imagined(z, context, stored, frame)
 
   def stored(self, z: Array, posterior: DiagonalGaussian | None) -> Array:
-    """Returns z_t as the core will be given it, by `store`, [..., Z].
-
-    Args:
-      z: latents, [..., Z].
-      posterior: of the latents; only 'mean' uses it.
-    """
+    """Returns z_t [..., Z] as the core gets it; 'mean' uses the posterior."""
     if self.store == 'sample':
       return z
     if self.store == 'mean':
@@ -269,16 +265,19 @@ class TemporalVAE(nn.Module):
     variance = jnp.clip(self.posterior_variance.value, 0.0, 1.0)
     return z * addressing.aligned(1.0 - variance.astype(z.dtype), z)
 
-  def update_statistics(self, posterior: DiagonalGaussian) -> None:
+  def update_statistics(
+    self, posterior: DiagonalGaussian, mask: Array | None = None
+  ) -> None:
     """Moves the running average of the posterior's variance; training only.
 
-    Args:
-      posterior: of whole sequences, [T, B, Z].
+    The posterior is of whole sequences, [T, B, Z], of which frames count where
+    the mask [T, B] is true.
     """
     if self.store != 'denoised':
       return
     axes = tuple(range(posterior.log_scale.ndim - 1))
-    variance = jnp.exp(2.0 * posterior.log_scale).mean(axes)
+    where = None if mask is None else mask[..., None]
+    variance = jnp.exp(2.0 * posterior.log_scale).mean(axes, where=where)
     average = self.posterior_variance
     average.value = _VARIANCE_MOMENTUM * average.value + (
       1.0 - _VARIANCE_MOMENTUM

@@ -11,6 +11,8 @@ A task is a frozen dataclass of the paper's parameters with
   classes           the classes that are drawn, if `asks` is 'class'
   channels          of frames, where they are not grey
   steps             updates, where no preset has the task
+  parts             of a mixture, its tasks by name, in the order in which
+                    `Episode.part` counts them
   sample(key, images) -> Episode    one episode; pure, runs inside `jax.jit`
 
 Its constructor raises `ValueError` for wrong parameters.
@@ -42,6 +44,12 @@ class Episode(NamedTuple):
       its class.
     label: int32 [T], the class of the frame, if any image of that class would
       be right; else -1.
+    mask: bool [T], false for the padding after an episode that is shorter than
+      T, which counts nowhere; None if there is no padding.
+    part: int32 [T], the same number at every step: which of the parts of a
+      mixture the episode is of, from 0; None where the task is no mixture.
+    in_prefix: bool [T], true for the first frames, which a generated
+      continuation is given; None where all episodes have the task's prefix.
   """
 
   frames: Array
@@ -49,6 +57,9 @@ class Episode(NamedTuple):
   source: Array
   predictable: Array
   label: Array
+  mask: Array | None = None
+  part: Array | None = None
+  in_prefix: Array | None = None
 
 
 class Sampler(Protocol):

@@ -42,9 +42,9 @@ class _Normalised(nn.Module):
   network: nn.Module
 
   @nn.compact
-  def __call__(self, x, train):
+  def __call__(self, x, train, mask=None):
     x = nn.BatchNorm(use_running_average=not train)(x)
-    return self.network(x, train)
+    return self.network(x, train, mask)
 
 
 @functools.cache

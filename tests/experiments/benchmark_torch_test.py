@@ -90,7 +90,9 @@ def _pair(training, model: str, name: str, order: str) -> Pair:
   noise = np.random.default_rng(1).normal(
     size=(_FRAMES, _BATCH, case.preset.latent_size)
   )
-  episode = SimpleNamespace(frames=case.frames, condition=case.condition)
+  episode = SimpleNamespace(
+    frames=case.frames, condition=case.condition, mask=None
+  )
   problem = Problem(vae, None, _BATCH)
 
   def bound(parameters, noise):

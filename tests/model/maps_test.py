@@ -26,7 +26,7 @@ class Probe(nn.Module):
 
   as_frame: bool = False
 
-  def __call__(self, x, train):
+  def __call__(self, x, train, mask=None):
     if self.as_frame:
       return x[..., None, :, None]
     return x.reshape(*x.shape[:-3], -1)
@@ -35,7 +35,7 @@ class Probe(nn.Module):
 class Painter(nn.Module):
   """Hands on a frame [..., 2, 2, 3] whatever it is given."""
 
-  def __call__(self, code, train):
+  def __call__(self, code, train, mask=None):
     return jnp.ones((*code.shape[:-1], 2, 2, 3))
 
 

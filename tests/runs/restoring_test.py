@@ -23,7 +23,10 @@ class State(NamedTuple):
 def _state(step):
   # Two replicas of three frames; one stopped being finite at step 30.
   totals = metrics.Totals(
-    np.full(2, 5, np.int32), *np.ones((2, 2, 3)), np.ones(2), np.ones((2, 3))
+    np.full(2, 5, np.int32),
+    *np.ones((2, 2, 3)),
+    *np.ones((2, 2)),
+    *np.ones((2, 2, 3)),
   )
   failed = np.array([-1, 30 if step >= 30 else -1], np.int32)
   return State(np.full(2, step, np.int32), failed, totals, np.ones(2))
