@@ -67,6 +67,7 @@ NOTES = {
   'nothing predicts, and what followed it before follows it',
   'rotation': 'views of the second turn lie between those of the first',
   'frames': 'episodes of your own file, marked as it has them',
+  'mixture': f'{_REPEAT}; the four tasks have the notes of their own sheets',
   'navigation': 'arrow: the action that led here; ·: the start; =n: the cell '
   'of frame n again, which was its last visit',
 }
@@ -216,16 +217,18 @@ def draw(sheet: Sheet) -> list[pathlib.Path]:
   rows = []
   for index in range(sheet.episodes):
     episode = jax.tree.map(operator.itemgetter(index), drawn)
-    if sheet.settings.task != 'navigation':
-      # Conditions of other tasks are no actions.
-      episode = episode._replace(condition=episode.condition[:, :0])
+    name, task = f'episode {index + 1}', sheet.settings.task
+    if episode.part is not None:
+      task = list(sheet.task.parts)[episode.part[0]]
+      name += f', {task.replace("_", " ")}'
+    # Conditions of other tasks are no actions.
+    actions = len(_ARROWS) if task == 'navigation' else 0
+    episode = episode._replace(condition=episode.condition[:, :actions])
+    if episode.mask is not None:
+      length = int(episode.mask.sum())
+      episode = jax.tree.map(operator.itemgetter(slice(length)), episode)
     rows.append(
-      figures.Row(
-        f'episode {index + 1}',
-        episode.frames,
-        episode.predictable,
-        captions(episode),
-      )
+      figures.Row(name, episode.frames, episode.predictable, captions(episode))
     )
   note = NOTES[sheet.settings.task]
   figure = figures.strip_figure(

@@ -18,6 +18,7 @@ TASKS = (
   'dynamic_dependency',
   'similarity_cued_recall',
   'navigation',
+  'mixture',
   'rotation',
   'frames',
 )
@@ -86,9 +87,9 @@ class Preset:
     replicas: trained side by side with other seeds.
     steps: updates for each task.
     episodes: the sizes of each task's episodes: pre_recall l and recall k, or
-      rows and columns of a grid and the length T of a walk, or the length T of
-      two turns and the size of frames in pixels; none of frames, whose
-      episodes are given.
+      rows and columns of a grid and the length T of a walk, all of these for
+      the mixture, or the length T of two turns and the size of frames in
+      pixels; none of frames, whose episodes are given.
     report_every: steps between two lines of the records.
   """
 
@@ -134,6 +135,7 @@ def _episodes(pre_recall: int, length: int) -> Mapping[str, Mapping[str, int]]:
   recall = _frozen(pre_recall=pre_recall, recall=5)
   others = {
     'navigation': _frozen(rows=4, columns=4, length=length),
+    'mixture': _frozen(**recall, rows=4, columns=4, length=length),
     'rotation': _frozen(length=30, size=32),
     # The file decides.
     'frames': _frozen(),
@@ -214,6 +216,7 @@ SMALL = Preset(
     dynamic_dependency=6_000,
     similarity_cued_recall=4_000,
     navigation=8_000,
+    mixture=10_000,
     rotation=2_400,
     frames=5_000,
   ),

@@ -20,6 +20,7 @@ from gtmm_jax.tasks.sources.dataset import Images
 _ACTIONS = 4
 _SIZES = {task: (10, 2) for task in presets.TASKS} | {
   'navigation': (2, 3, 12),
+  'mixture': (10, 2, 2, 3, 13),
   'rotation': (14, 28),
   'frames': (12, _ACTIONS),
 }
@@ -42,7 +43,7 @@ _COMPILED = [
   (task, model)
   for task, model in _CELLS
   if model == 'introspective'
-  or task not in ('navigation', 'rotation', 'frames')
+  or task not in ('navigation', 'mixture', 'rotation', 'frames')
 ]
 _KEY = jax.random.key(0)
 

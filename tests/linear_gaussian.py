@@ -52,7 +52,7 @@ class _Proposal(nn.Module):
 
   size: int
 
-  def encode(self, frames, train):
+  def encode(self, frames, train, mask=None):
     return frames.reshape(*frames.shape[:-3], -1)
 
   def __call__(self, features, context):
@@ -73,7 +73,7 @@ class _Emission(nn.Module):
   offset: tuple
   variance: tuple
 
-  def __call__(self, z, context, train):
+  def __call__(self, z, context, train, mask=None):
     mean = _affine(self.matrix, z, jnp.asarray(self.offset))
     log_scale = 0.5 * jnp.log(jnp.asarray(self.variance))
     return DiagonalGaussian(mean[..., None, None, :], log_scale)

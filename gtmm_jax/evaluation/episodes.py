@@ -31,6 +31,9 @@ class EpisodeValues(NamedTuple):
     retrieved_ahead: whether the frame that was generated one step ahead is
       right, int8: 1 if it is, 0 if not, -1 where no image is asked for.
     retrieved_free: the same, free-running; nothing is asked in the prefix.
+    mask: false for the padding after an episode, whose KL and log-likelihood
+      are 0.
+    part: int8, which part of a mixture the episode is of; 0 in other tasks.
   """
 
   kl: Array
@@ -39,6 +42,8 @@ class EpisodeValues(NamedTuple):
   source: Array
   retrieved_ahead: Array
   retrieved_free: Array
+  mask: Array
+  part: Array
 
 
 def zeros(batches: int, length: int, batch_size: int) -> EpisodeValues:
@@ -52,6 +57,8 @@ def zeros(batches: int, length: int, batch_size: int) -> EpisodeValues:
     jnp.zeros(shape, jnp.int32),
     jnp.zeros(shape, jnp.int8),
     jnp.zeros(shape, jnp.int8),
+    jnp.zeros(shape, bool),
+    jnp.zeros(shape, jnp.int8),
   )
 
 
@@ -60,9 +67,11 @@ def of_batch(terms: Terms, episode: Any, verdicts: Verdicts) -> EpisodeValues:
 
   Args:
     terms: of the bound, [T, B].
-    episode: `predictable` and `source`, [T, B].
+    episode: `predictable` and `source`, [T, B]; `mask` and `part`, [T, B] or
+      None.
     verdicts: on the generated frames, [T, B].
   """
+  shape, mask, part = terms.kl.shape, episode.mask, episode.part
   return EpisodeValues(
     terms.kl.astype(jnp.float32),
     terms.log_likelihood.astype(jnp.float32),
@@ -70,6 +79,8 @@ def of_batch(terms: Terms, episode: Any, verdicts: Verdicts) -> EpisodeValues:
     episode.source.astype(jnp.int32),
     verdicts.ahead,
     verdicts.free,
+    jnp.ones(shape, bool) if mask is None else mask,
+    jnp.zeros(shape, jnp.int8) if part is None else part.astype(jnp.int8),
   )
 
 
@@ -106,11 +117,14 @@ def join(
   )
 
 
-def quantiles(values: EpisodeValues) -> dict[str, Mapping[str, np.ndarray]]:
+def quantiles(
+  values: EpisodeValues, part: int | None = None
+) -> dict[str, Mapping[str, np.ndarray]]:
   """Returns quantiles over episodes, with linear interpolation.
 
   Args:
     values: [R, N, T], on the host.
+    part: of a mixture, whose episodes alone count; None for all episodes.
 
   Returns:
     `negative_bound`, nats a sequence; `kl_new` and `kl_predictable`, nats a
@@ -118,16 +132,21 @@ def quantiles(values: EpisodeValues) -> dict[str, Mapping[str, np.ndarray]]:
     without such a frame are left out. Each has `5%`, `50%` and `95%`, [R]; NaN
     where a replica has no episode, or one that is not finite.
   """
-  is_new = ~values.predictable
   bounds = (values.kl.astype(np.float64) - values.log_likelihood).sum(-1)
+  is_counted = np.ones(bounds.shape, bool)
+  if part is not None:
+    is_counted = values.part[..., 0] == part
+  is_new = values.mask & ~values.predictable
   by_episode = {
-    'negative_bound': (bounds, np.ones(bounds.shape, bool)),
+    'negative_bound': (bounds, is_counted),
     'kl_new': _means(values.kl, is_new),
     'kl_predictable': _means(values.kl, values.predictable),
   }
   return {
-    name: dict(zip(_QUANTILES, _quantiles(*each), strict=True))
-    for name, each in by_episode.items()
+    name: dict(
+      zip(_QUANTILES, _quantiles(each, exists & is_counted), strict=True)
+    )
+    for name, (each, exists) in by_episode.items()
   }
 
 

@@ -19,6 +19,7 @@ from gtmm_jax.evaluation import (
   metrics,
   perfect_read,
   retrieval,
+  sums,
 )
 from gtmm_jax.model import distributions, free_energy, generate
 from gtmm_jax.model.temporal_vae import Step, TemporalVAE
@@ -60,6 +61,8 @@ class EvaluationState(NamedTuple):
       has row b mod P.
     reads: moments of the floor of a perfect read, [P, ...], likewise; of no
       frame for the VRNN, whose core does not store latents alone.
+    parts: sums over the episodes of each part of a mixture; empty for other
+      tasks.
   """
 
   totals: metrics.Totals
@@ -68,6 +71,7 @@ class EvaluationState(NamedTuple):
   closeness: fidelity.Fidelity
   episodes: episodes.EpisodeValues
   reads: perfect_read.Moments
+  parts: tuple[sums.Sums, ...] = ()
 
 
 class Generated(NamedTuple):
@@ -82,21 +86,27 @@ class Generated(NamedTuple):
   free: Array
 
 
-def zeros(problem: Problem, length: int, batches: int) -> EvaluationState:
+def zeros(
+  problem: Problem, length: int, batches: int, parts: int = 0
+) -> EvaluationState:
   """Returns the state before the first batch.
 
   Args:
     problem: the model and the batch size.
     length: T, frames of an episode.
     batches: P, the number of batches whose single frames are kept.
+    parts: number of the parts of a mixture; 0 for any other task.
   """
+  every = (length, batches, problem.model.latent_size)
+  whole = sums.zeros(*every)
   return EvaluationState(
-    metrics.zeros(length),
+    whole.totals,
     jnp.float32(0),
-    retrieval.zeros(),
+    whole.retrieved,
     fidelity.zeros(),
     episodes.zeros(batches, length, problem.batch_size),
-    perfect_read.zeros(batches, problem.model.latent_size),
+    whole.reads,
+    tuple(sums.zeros(*every) for _ in range(parts)),
   )
 
 
@@ -128,7 +138,12 @@ def evaluate_batch(
   dreams_key = jax.random.fold_in(key, folds.DREAMS)
   episode, noise = problem.draw(batch_key, images)
   inference = free_energy.infer(
-    problem.model, variables, episode.frames, episode.condition, noise
+    problem.model,
+    variables,
+    episode.frames,
+    episode.condition,
+    noise,
+    episode.mask,
   )
   generated = generate_twice(
     protocol,
@@ -141,6 +156,7 @@ def evaluate_batch(
   entropy, closeness = state.entropy, state.closeness
   if problem.model.observation_map.likelihood == 'bernoulli':
     floor = distributions.bernoulli_entropy(episode.frames)
+    # Padding, frames of zeros, has no entropy.
     entropy += floor.sum((0, -3, -2, -1)).mean()
   if protocol.asks == 'view':
     measured = fidelity.measure(
@@ -150,22 +166,43 @@ def evaluate_batch(
     verdicts = retrieval.none_asked(episode.predictable.shape)
   else:
     classify = judge and functools.partial(classifier.classify, judge)
-    verdicts = retrieval.judge(episode, *generated, protocol.prefix, classify)
-  kept = _put(
-    (state.episodes, state.reads),
-    (
-      episodes.of_batch(inference.terms, episode, verdicts),
-      _reads(problem.model, variables, episode, inference.steps),
+    prefix = protocol.prefix
+    if episode.in_prefix is not None:
+      prefix = episode.in_prefix.sum(axis=0, dtype=jnp.int32)
+    verdicts = retrieval.judge(episode, *generated, prefix, classify)
+  batch = sums.Batch(
+    inference.terms,
+    episode.predictable,
+    verdicts,
+    functools.partial(
+      _reads, problem.model, variables, episode, inference.steps
     ),
-    state.totals.batches,
+  )
+  whole = sums.add(
+    sums.Sums(state.totals, state.retrieved, state.reads), batch, episode.mask
   )
   return EvaluationState(
-    metrics.add(state.totals, inference.terms, episode.predictable),
+    whole.totals,
     entropy,
-    jax.tree.map(jnp.add, state.retrieved, retrieval.tally(verdicts)),
+    whole.retrieved,
     closeness,
-    *kept,
+    sums.put(
+      state.episodes,
+      episodes.of_batch(inference.terms, episode, verdicts),
+      state.totals.batches,
+    ),
+    whole.reads,
+    tuple(
+      sums.add(part, batch, _of_part(episode, number))
+      for number, part in enumerate(state.parts)
+    ),
   )
+
+
+def _of_part(episode: Any, number: int) -> Array:
+  """Returns the mask of the frames of a part of a mixture, bool [T, B]."""
+  is_own = episode.part == number
+  return is_own if episode.mask is None else is_own & episode.mask
 
 
 def _reads(
@@ -173,23 +210,14 @@ def _reads(
   variables: free_energy.Variables,
   episode: Any,
   steps: Step,
+  mask: Array,
 ) -> perfect_read.Moments:
-  """Returns a batch's moments for the floor of a perfect read, [Z]."""
+  """Returns moments over frames where the mask is true, [Z]."""
   stored = model.apply(variables, steps.z, steps.posterior, method='stored')
-  stores = jnp.full(episode.predictable.shape, not model.core_sees_frames)
+  stores = mask & (not model.core_sees_frames)
   return perfect_read.moments(
     steps.posterior, stored, episode.source, episode.predictable & stores
   )
-
-
-def _put(rows: Any, row: Any, number: Array) -> Any:
-  """Writes a batch's leaves over row `number` mod P of leaves [P, ...]."""
-
-  def put(old: Array, new: Array) -> Array:
-    index = jnp.remainder(number, jnp.int32(old.shape[0]))
-    return jax.lax.dynamic_update_index_in_dim(old, new, index, 0)
-
-  return jax.tree.map(put, rows, row)
 
 
 def generate_twice(
@@ -226,5 +254,6 @@ def generate_twice(
     noise,
     protocol.prefix,
     key if protocol.binarize else None,
+    episode.in_prefix,
   )
   return Generated(ahead.mean, free)

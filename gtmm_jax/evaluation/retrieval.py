@@ -139,7 +139,7 @@ def judge(
   episode: Any,
   ahead: Array,
   free: Array,
-  prefix: int,
+  prefix: int | Array,
   classify: Callable[[Array], Array] | None = None,
 ) -> Verdicts:
   """Judges every frame of a batch of episodes.
@@ -149,17 +149,20 @@ def judge(
       [T, B].
     ahead: generated one step ahead, [T, B, ...].
     free: the true prefix, and the frames generated after it, [T, B, ...].
-    prefix: number of true frames that free-running generation was given.
+    prefix: number of true frames that free-running generation was given; int32
+      [B] where episodes differ in it.
     classify: function from frames [..., H, W, C] to classes int32 [...]; None
       where no class is asked for.
 
   Returns:
     The verdicts, [T, B].
   """
-  length = episode.source.shape[0]
+  length, count = episode.source.shape
+  prefixes = jnp.broadcast_to(jnp.asarray(prefix, jnp.int32), (count,))
   if classify is None:
-    is_right, chance = _find(ahead, episode.frames, episode.source, length)
-    is_right_free, chance_free = _find(free, free, episode.source, prefix)
+    source, lengths = episode.source, jnp.full(count, length, jnp.int32)
+    is_right, chance = _find(ahead, episode.frames, source, lengths)
+    is_right_free, chance_free = _find(free, free, source, prefixes)
   else:
     is_right, is_right_free = (
       classify(frames) == episode.label for frames in (ahead, free)
@@ -168,7 +171,7 @@ def judge(
   is_asked = episode.predictable & (
     (episode.source >= 0) | (episode.label >= 0)
   )
-  after = is_asked & (jnp.arange(length) >= prefix)[:, None]
+  after = is_asked & (jnp.arange(length)[:, None] >= prefixes[None])
   return Verdicts(
     _verdict(is_asked, is_right),
     _verdict(after, is_right_free),
@@ -182,8 +185,13 @@ def _verdict(is_asked: Array, is_right: Array) -> Array:
   return jnp.where(is_asked, is_right.astype(jnp.int8), jnp.int8(-1))
 
 
-def tally(verdicts: Verdicts) -> Tally:
-  """Counts the verdicts on a batch of episodes."""
+def tally(verdicts: Verdicts, mask: Array | None = None) -> Tally:
+  """Counts the verdicts on a batch of episodes.
+
+  Args:
+    verdicts: on all frames, [T, B].
+    mask: true for the frames that count, bool [T, B]; None if all do.
+  """
   counted = (
     verdicts.ahead >= 0,
     verdicts.ahead == 1,
@@ -192,21 +200,21 @@ def tally(verdicts: Verdicts) -> Tally:
     verdicts.chance,
     verdicts.chance_free,
   )
-  return Tally(*(each.sum(dtype=jnp.float32) for each in counted))
+  return Tally(*(each.sum(dtype=jnp.float32, where=mask) for each in counted))
 
 
 def _find(
-  generated: Array, seen: Array, source: Array, prefix: int
+  generated: Array, seen: Array, source: Array, prefix: Array
 ) -> tuple[Array, Array]:
   """Returns whether each frame finds its source, and chance's share, [T, B]."""
 
-  def find(generated, seen, source):
+  def find(generated, seen, source, prefix):
     same, other = (each.sum(1) for each in same_image(source, prefix))
     is_right = finds_source(generated, seen, source, prefix)
     others = jnp.maximum(same + other, 1)
     return is_right, same.astype(jnp.float32) / others.astype(jnp.float32)
 
-  return jax.vmap(find, in_axes=1, out_axes=1)(generated, seen, source)
+  return jax.vmap(find, (1, 1, 1, 0), 1)(generated, seen, source, prefix)
 
 
 def accuracies(total: Tally, has_failed: np.ndarray) -> dict[str, np.ndarray]:

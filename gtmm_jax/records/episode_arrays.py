@@ -45,6 +45,10 @@ class EpisodeArrays(NamedTuple):
       the right image, int8: 1 if it does, 0 if not, -1 where no image is asked
       for.
     retrieved_free: the same, free-running; -1 in the prefix, too.
+    mask: whether the frame belongs to the episode, bool: false for the padding
+      after one that is shorter than T, whose other values mean nothing.
+    part: which task of a mixture the episode is of, int8, from 0, in the order
+      of `by_task` in `evaluation.json`; 0 where the task is no mixture.
   """
 
   kl: np.ndarray
@@ -53,6 +57,8 @@ class EpisodeArrays(NamedTuple):
   source: np.ndarray
   retrieved_ahead: np.ndarray
   retrieved_free: np.ndarray
+  mask: np.ndarray
+  part: np.ndarray
 
 
 def write_episodes(

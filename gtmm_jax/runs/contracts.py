@@ -56,12 +56,23 @@ def require_episode(name: str, task: Any, images: Any) -> None:
   """
   try:
     drawn = jax.eval_shape(task.sample, jax.random.key(0), images)
-    shapes = {field: getattr(drawn, field).shape for field in Episode._fields}
+    fields = {field: getattr(drawn, field) for field in Episode._fields}
+    # None stands for the default, where a field has one.
+    shapes = {
+      field: value.shape
+      for field, value in fields.items()
+      if not (value is None and field in Episode._field_defaults)
+    }
   except Exception as error:
     raise ValueError(
       f'The task {name} draws no episode: {_reason(error)}; see '
       f'gtmm_jax/tasks/episode.py.'
     ) from error
+  if getattr(task, 'parts', ()) and drawn.part is None:
+    raise ValueError(
+      f'The task {name} has parts and draws an episode whose part is None; it '
+      f'must be an integer for each frame.'
+    )
   length = (task.length,)
   right = dict.fromkeys(Episode._fields, length)
   right['frames'] = (*length, *images.shape)

@@ -17,7 +17,8 @@ class Dream(NamedTuple):
   Attributes:
     episode: the episodes, [T, B, ...].
     reconstruction: their frames by the posterior, [T, B, H, W, C].
-    generated: frames by the prior after a prefix, [T - prefix, B, H, W, C].
+    generated: by the prior after a prefix, [T - prefix, B, H, W, C]; true
+      frames where an episode's own prefix is longer.
   """
 
   episode: Any
@@ -66,7 +67,12 @@ def dream(
   _, frame_key = jax.random.split(key)
   episode, noise = batch(problem, batch_key(key), images)
   inference = free_energy.infer(
-    problem.model, variables, episode.frames, episode.condition, noise
+    problem.model,
+    variables,
+    episode.frames,
+    episode.condition,
+    noise,
+    episode.mask,
   )
   free = generate.run_free(
     problem.model,
@@ -76,6 +82,7 @@ def dream(
     noise,
     prefix,
     frame_key if binarize else None,
+    episode.in_prefix,
   )
   return Dream(episode, inference.frames, free[prefix:])
 

@@ -34,8 +34,9 @@ _EPISODE = {
   'similarity_cued_recall.',
   'rows': "Rows of navigation's grid, >= 1; with columns, two cells or more.",
   'columns': "Columns of navigation's grid, >= 1.",
-  'length': 'Frames of a walk on navigation, >= 3, or of two turns on '
-  'rotation, >= 14; on frames the file decides.',
+  'length': 'Frames of a walk on navigation, >= 3, and on mixture, >= '
+  'pre_recall + recall; of two turns on rotation, >= 14; on frames the file '
+  'decides.',
   'size': 'Height and width of frames on rotation, in pixels, >= 8.',
 }
 # Help of the options of cores that have a flag; --set sets the others.

@@ -1,7 +1,7 @@
 """Evaluation of a run's replicas on held-out episodes."""
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import jax
@@ -19,6 +19,7 @@ from gtmm_jax.evaluation import (
 )
 from gtmm_jax.model import free_energy
 from gtmm_jax.process import jax_settings
+from gtmm_jax.runs import part_values
 from gtmm_jax.runs.run import Run, replica_keys
 from gtmm_jax.tasks.sources.dataset import Split
 
@@ -29,24 +30,6 @@ _CLASSES = 10
 _PORTION = 500
 # Greatest number of validation episodes in an evaluation during training.
 _ON_THE_WAY = 100
-# Metrics of each evaluation during training, finite or not.
-_ALWAYS = (
-  'episodes',
-  'split',
-  'failed_at',
-  'negative_bound',
-  'kl_new',
-  'kl_predictable',
-  'kl_last',
-)
-# Metrics of only the evaluation at the end.
-_AT_THE_END = (
-  'step',
-  'log_likelihood',
-  'kl',
-  'entropy_floor',
-  'predictable',
-)
 # Metrics of the parameters without their average, at the end.
 _OF_LAST_ITERATE = ('negative_bound', 'kl_new', 'kl_predictable')
 
@@ -69,12 +52,13 @@ class _Evaluated(NamedTuple):
   Attributes:
     values: means, by the names that records use.
     episodes: values of single frames, leaves [R, N, T].
-    reads: of each batch, leaves [R, N / B, ...].
+    reads: of each batch, leaves [R, N / B, ...]; of all episodes, and of each
+      part of a mixture.
   """
 
   values: dict[str, Any]
   episodes: episodes.EpisodeValues
-  reads: perfect_read.Moments
+  reads: tuple[perfect_read.Moments, ...]
 
 
 class Evaluation:
@@ -103,18 +87,17 @@ class Evaluation:
     values, frames, reads = self._evaluate(
       state, train.evaluated(state), *sample
     )
-    floor = self._kl_floor(state, reads, split)
+    floors = self._kl_floors(state, reads, split)
     last = None
     if settings.average:
       last = self._evaluate(state, train.last_iterate(state), *sample).values
       last = {name: last[name] for name in _OF_LAST_ITERATE}
     more = {
       'classifier_accuracy': self._classifier_accuracy(split),
-      'kl_floor': np.where(np.isnan(values['negative_bound']), np.nan, floor),
-      'quantiles': episodes.quantiles(frames),
       'last_iterate': last,
     }
-    return AtTheEnd({**values, **more}, frames)
+    values = part_values.with_floors({**values, **more}, floors, frames)
+    return AtTheEnd(values, frames)
 
   def on_the_way(self, state: train.TrainState) -> dict[str, Any]:
     """Returns `held_out` of a line of `metrics.jsonl`.
@@ -131,16 +114,14 @@ class Evaluation:
       number per replica, each [R]; without metrics for which no replica has a
       value.
     """
-    values = self._validate(state, _ON_THE_WAY).values
-    return {
-      name: value
-      for name, value in values.items()
-      if name in _ALWAYS or name not in _AT_THE_END and np.isfinite(value).any()
-    }
+    return part_values.on_the_way(self._validate(state, _ON_THE_WAY).values)
 
-  def _kl_floor(
-    self, state: train.TrainState, reads: perfect_read.Moments, split: Split
-  ) -> np.ndarray:
+  def _kl_floors(
+    self,
+    state: train.TrainState,
+    reads: Sequence[perfect_read.Moments],
+    split: Split,
+  ) -> list[np.ndarray]:
     """Returns the KL that a perfect read would leave, nats a frame, [R].
 
     It is fitted on validation episodes: at most 500 of them for test episodes,
@@ -152,13 +133,21 @@ class Evaluation:
       split: of that evaluation.
 
     Returns:
-      NaN where no frame comes back, or the memory stores no latents.
+      The floor over all episodes, and over those of each part of a mixture; NaN
+      where no frame comes back, or the memory stores no latents.
     """
-    fitted, reported = perfect_read.halves(reads)
-    if split == 'test' and reads.count.any():
+    pairs = map(perfect_read.halves, reads)
+    if split == 'test' and reads[0].count.any():
       validation = self._validate(state, _PORTION).reads
-      fitted, reported = map(perfect_read.total, (validation, reads))
-    return perfect_read.mean_kl(reported, perfect_read.fit(fitted))
+      pairs = zip(
+        map(perfect_read.total, validation),
+        map(perfect_read.total, reads),
+        strict=True,
+      )
+    return [
+      perfect_read.mean_kl(reported, perfect_read.fit(fitted))
+      for fitted, reported in pairs
+    ]
 
   def _validate(self, state: train.TrainState, most: int) -> _Evaluated:
     """Evaluates on `most` validation episodes, or as many as at the end."""
@@ -205,6 +194,10 @@ class Evaluation:
       ),
       'predictable': np.mean(sums.totals.predictable, axis=0) / batches,
     }
+    if sums.parts:
+      values['by_task'] = part_values.by_task(
+        run.task.parts, sums.parts, failed_at, run.settings.batch_size
+      )
     frames, reads = zip(*portions, strict=True)
     return _Evaluated(
       values,
@@ -225,7 +218,8 @@ class Evaluation:
     most = min(settings.evaluation_episodes, _PORTION)
     portion = -(-most // settings.batch_size)
     problem, length = self._run.problem, self._run.task.length
-    start = evaluate.zeros(problem, length, portion)
+    parts = len(getattr(self._run.task, 'parts', ()))
+    start = evaluate.zeros(problem, length, portion, parts)
     state = replicas.scatter(
       layout,
       jax.tree.map(
@@ -237,7 +231,8 @@ class Evaluation:
     for first in range(0, batches, portion):
       count = min(portion, batches - first)
       state = self._step(state, own, shared, count)
-      latest = replicas.gather((state.episodes, state.reads))
+      reads = (state.reads, *(part.reads for part in state.parts))
+      latest = replicas.gather((state.episodes, reads))
       portions.append(
         jax.tree.map(lambda leaf, count=count: leaf[:, :count], latest)
       )

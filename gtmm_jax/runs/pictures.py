@@ -1,6 +1,7 @@
 """Draws the figures of a run: results, episodes, the map, the memory."""
 
 import functools
+import operator
 import pathlib
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
@@ -94,7 +95,7 @@ def drawings(run: Shown) -> dict[str, Callable[[], figures.Figure]]:
   prefix = run.task.prefix
   return {
     'results': lambda: _results_figure(run),
-    'episodes': lambda: _episodes_figure(dreams(prefix), prefix),
+    'episodes': lambda: _episodes_figure(dreams(prefix), run.task),
     'overlay': lambda: _overlay_figure(run, scene(), dreams(prefix), dreams(1)),
     'memory': lambda: _memory_figure(run.settings, *scene()),
   }
@@ -132,21 +133,31 @@ def _results_figure(run: Shown) -> figures.Figure:
   return figures.results_figure([results], title=_task(run.settings))
 
 
-def _episodes_figure(
-  dream: drawn_episodes.Dream, prefix: int
-) -> figures.Figure:
+def _episodes_figure(dream: drawn_episodes.Dream, task: Any) -> figures.Figure:
   """Draws held-out episodes, reconstructed, and generated after a prefix."""
-  episode, reconstruction, frames_after = dream
+  prefix, names = task.prefix, list(getattr(task, 'parts', ()))
   rows = []
-  for index in range(episode.frames.shape[1]):
-    truth = np.asarray(episode.frames[:, index])
-    generated = np.full_like(truth, np.nan)
-    generated[prefix:] = frames_after[:, index]
-    marks = np.asarray(episode.predictable[:, index])
+  for index in range(dream.episode.frames.shape[1]):
+    episode = jax.tree.map(
+      lambda leaf, index=index: np.asarray(leaf[:, index]), dream.episode
+    )
+    length, own_prefix = len(episode.frames), prefix
+    if episode.mask is not None:
+      length = int(episode.mask.sum())
+    if episode.in_prefix is not None:
+      own_prefix = int(episode.in_prefix.sum())
+    name = f'episode {index + 1}'
+    if names:
+      name += f', {names[episode.part[0]].replace("_", " ")}'
+    generated = np.full_like(episode.frames, np.nan)
+    generated[prefix:] = dream.generated[:, index]
+    generated[:own_prefix] = np.nan
     rows += [
-      figures.Row(f'episode {index + 1}', truth, marks),
-      figures.Row('reconstruction', np.asarray(reconstruction[:, index])),
-      figures.Row('generated', generated),
+      figures.Row(name, episode.frames[:length], episode.predictable[:length]),
+      figures.Row(
+        'reconstruction', np.asarray(dream.reconstruction[:length, index])
+      ),
+      figures.Row('generated', generated[:length]),
     ]
   return figures.strip_figure(rows, turn=prefix)
 
@@ -205,7 +216,12 @@ def _memory_figure(
   episode, cores = jax.jit(functools.partial(drawn_episodes.watch, problem))(
     *drawn
   )
-  panels = memory_panels.panels(cores)
+  length = len(episode.frames)
+  if episode.mask is not None:
+    length = int(episode.mask[:, 0].sum())
+  panels = memory_panels.panels(
+    jax.tree.map(operator.itemgetter(slice(length)), cores)
+  )
   note = (
     'Column t: as it predicts frame t, just given the latent of frame t - 1. '
     'The episode is the first one of the figure of episodes.'
@@ -213,9 +229,9 @@ def _memory_figure(
   if any(memory_panels.ALIKE in panel.title for panel in panels):
     note += ' Alike: weights differ by less than a tenth of the scale.'
   return figures.memory_figure(
-    np.asarray(episode.frames[:, 0]),
+    np.asarray(episode.frames[:length, 0]),
     panels,
-    marks=np.asarray(episode.predictable[:, 0]),
+    marks=np.asarray(episode.predictable[:length, 0]),
     title=f'Memory of the {figures.in_print(settings.model)} on '
     f'{_task(settings)}',
     note=note,

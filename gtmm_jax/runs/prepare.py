@@ -228,10 +228,8 @@ def load_images(
   if task.asks == 'class':
     doubts.require_classes(loaded, task.classes, settings.task)
   sizes = settings.episode
-  if settings.task == 'navigation':
-    drawn = sizes['rows'] * sizes['columns']
-  else:
-    drawn = sizes.get('pre_recall', 0)
+  cells = sizes.get('rows', 0) * sizes.get('columns', 0)
+  drawn = max(cells, sizes.get('pre_recall', 0))
   sentences = loaded.doubts + doubts.of_draws(loaded, drawn)
   return loaded._replace(doubts=sentences), digit_images.describe_more_digits()
 

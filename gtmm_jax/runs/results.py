@@ -96,6 +96,12 @@ def show(workdir: pathlib.Path, settings: Settings, console: Console) -> None:
   )
   summary = records.summarise(evaluation, has_settled)
   console.print(_table(summary, evaluation['split']))
+  if 'by_task' in evaluation:
+    summaries = {
+      task: records.summarise(part, has_settled)
+      for task, part in evaluation['by_task'].items()
+    }
+    console.print(_table_by_task(summaries))
   if not has_settled:
     console.print(
       'No KL ratio is shown: it says nothing before the KL of new frames has '
@@ -140,6 +146,24 @@ def _table(
     # An earlier version may have written fewer.
     if summary.get(name) is not None or name in _ALWAYS:
       table.add_row(label, *_cells(summary[name]))
+  return table
+
+
+def _table_by_task(
+  summaries: Mapping[str, Mapping[str, records.MeanAndError | None]],
+) -> Table:
+  """Returns the table of the parts of a mixture, a column for each."""
+  table = Table()
+  table.add_column('mean ± standard error')
+  for task in summaries:
+    table.add_column(task.replace('_', ' '), justify='right')
+  for name, label in _ROWS.items():
+    values = [summary.get(name) for summary in summaries.values()]
+    if any(values):
+      cells = (
+        ' ± '.join(_cells(value)).removesuffix(' ± -') for value in values
+      )
+      table.add_row(label, *cells)
   return table
 
 

@@ -2,6 +2,7 @@
 
 from gtmm_jax.tasks.dependency import DynamicDependency, SimilarityCuedRecall
 from gtmm_jax.tasks.frames import OwnFrames
+from gtmm_jax.tasks.mixture import Mixture
 from gtmm_jax.tasks.navigation import Navigation
 from gtmm_jax.tasks.recall import OneShotRecall, ParityRecall, PerfectRecall
 from gtmm_jax.tasks.rotation import Rotation
@@ -15,6 +16,7 @@ TASKS = {
   'dynamic_dependency': DynamicDependency,
   'similarity_cued_recall': SimilarityCuedRecall,
   'navigation': Navigation,
+  'mixture': Mixture,
   'rotation': Rotation,
   'frames': OwnFrames,
 }

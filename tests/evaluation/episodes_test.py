@@ -22,6 +22,8 @@ def _portion(batches, first):
     np.where(step > 2, step - 3, -1).astype(np.int32),
     np.where(step > 2, episode % 2, -1).astype(np.int8),
     np.where(step > 3, episode % 2, -1).astype(np.int8),
+    step < 4 + episode % 2,
+    (episode % 3).astype(np.int8),
   )
 
 
@@ -36,8 +38,11 @@ def test_episodes_are_joined_in_the_order_in_which_they_were_drawn():
   for name, first in (('retrieved_ahead', 3), ('retrieved_free', 4)):
     expected = np.where(step >= first, episode % 2, -1)
     np.testing.assert_array_equal(getattr(values, name), expected)
+  np.testing.assert_array_equal(values.mask, step < 4 + episode % 2)
+  np.testing.assert_array_equal(values.part, episode % 3)
   kinds = [array.dtype for array in values]
-  assert kinds == ['float32', 'float32', 'bool', 'int8', 'int8', 'int8']
+  single = ['float32', 'float32', 'bool', 'int8', 'int8', 'int8']
+  assert kinds == [*single, 'bool', 'int8']
 
 
 def test_a_replica_that_failed_has_no_values_and_its_episodes_remain():
@@ -60,7 +65,7 @@ def test_long_episodes_have_sources_of_more_bytes():
   source = np.arange(-1, 299, dtype=np.int32).reshape(shape)
   zeros = np.zeros(shape, np.float32)
   values = episodes.EpisodeValues(
-    zeros, zeros, source >= 0, source, zeros - 1, zeros - 1
+    zeros, zeros, source >= 0, source, zeros - 1, zeros - 1, zeros == 0, zeros
   )
   joined = episodes.join([values], np.zeros(1, bool))
   assert joined.source.dtype == np.int16
@@ -82,6 +87,8 @@ def _drawn(seed=0, count=40):
     nothing,
     nothing,
     nothing,
+    np.ones(shape, bool),
+    np.zeros(shape, np.int8),
   )
 
 

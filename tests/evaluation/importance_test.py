@@ -188,7 +188,7 @@ class _Last(nn.RNNCellBase):
 class _Standard(nn.Module):
   """N(0, 1): the prior and the posterior map."""
 
-  def encode(self, frames, train):
+  def encode(self, frames, train, mask=None):
     return frames.reshape(*frames.shape[:-3], -1)
 
   def __call__(self, *given):
@@ -209,7 +209,7 @@ class _IfPositive:
 class _Positive(nn.Module):
   """The observation map of that likelihood."""
 
-  def __call__(self, z, context, train):
+  def __call__(self, z, context, train, mask=None):
     return _IfPositive(z)
 
 

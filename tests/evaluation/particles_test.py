@@ -133,7 +133,7 @@ class _History(nn.RNNCellBase):
 class _Standard(nn.Module):
   """N(0, 1), and N(context, 1) given features: prior and posterior map."""
 
-  def encode(self, frames, train):
+  def encode(self, frames, train, mask=None):
     return frames.reshape(*frames.shape[:-3], -1)
 
   def __call__(self, *given):
@@ -144,7 +144,7 @@ class _Standard(nn.Module):
 class _Near(nn.Module):
   """x_t ~ N(z_t, 0.2^2): the observation map."""
 
-  def __call__(self, z, context, train):
+  def __call__(self, z, context, train, mask=None):
     return DiagonalGaussian(z[..., None, None, :], jnp.log(0.2))
 
 

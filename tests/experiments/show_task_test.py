@@ -72,7 +72,11 @@ def test_every_task_has_a_note():
 @pytest.mark.parametrize(
   # Of numbered images; the others have tests of their own.
   'task',
-  [task for task in presets.TASKS if task not in ('rotation', 'frames')],
+  [
+    task
+    for task in presets.TASKS
+    if task not in ('mixture', 'rotation', 'frames')
+  ],
 )
 def test_captions_and_lines_are_those_of_the_episodes(task, numbered, drawn):
   sizes = _SIZES.get(task, {'pre_recall': 6, 'recall': 3})
@@ -117,6 +121,25 @@ def test_captions_and_lines_are_those_of_the_episodes(task, numbered, drawn):
     # The cue has its source, and no line.
     if task == 'similarity_cued_recall':
       assert texts[6] and list(row.marks) == [False] * 7 + [True] * 2
+
+
+def test_episodes_of_a_mixture_end_where_their_tasks_do(numbered, drawn):
+  sizes = {'pre_recall': 10, 'recall': 2, 'rows': 2, 'columns': 3, 'length': 15}
+  sheet = _prepare('mixture', episodes=8, **sizes)
+  show_task.draw(sheet)
+  ((rows, *_),) = drawn
+  lengths = {}
+  for index, row in enumerate(rows):
+    number, task = row.name.split(', ')
+    assert number == f'episode {index + 1}'
+    lengths[task] = len(row.frames)
+    assert len(row.marks) == len(row.captions) == len(row.frames)
+    assert (row.captions[0] == '·') == (task == 'navigation')
+  assert set(lengths) > {'navigation', 'perfect recall'}
+  assert all(
+    length == (15 if task == 'navigation' else 12)
+    for task, length in lengths.items()
+  )
 
 
 @pytest.mark.parametrize(

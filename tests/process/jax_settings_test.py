@@ -141,7 +141,9 @@ def test_episodes_stay_single(name, names):
   keys = jax.random.split(_KEY, _BATCH)
   episode = forms(names, sample, keys, _images(name))
   kinds = ('float32', 'float32', 'int32', 'bool', 'int32')
-  assert tuple(form.dtype for form in episode) == kinds
+  if name == 'mixture':
+    kinds += ('bool', 'int32', 'bool')
+  assert tuple(form.dtype for form in episode if form) == kinds
 
 
 # The temporal VAE.
@@ -150,16 +152,17 @@ def test_episodes_stay_single(name, names):
 def trained_and_evaluated(problem, task, key, images):
   """States before and after a step, and sums of an evaluation with dreams."""
   recipe = Recipe(1e-3, 'decay', 2, 9, gradient_norm=50.0, average=0.9)
+  parts = len(getattr(task, 'parts', ()))
   before = train.init_state(problem, recipe, key, images)
   after = train.train_step(problem, recipe, before, key, images)
   sums = evaluate.evaluate_batch(
     evaluate.Protocol(problem, task.prefix, task.asks, binarize=True),
-    state=evaluate.zeros(problem, task.length, 2),
+    state=evaluate.zeros(problem, task.length, 2, parts),
     variables={'params': after.params, 'batch_stats': after.batch_stats},
     key=key,
     images=images,
   )
-  return before, after, evaluate.zeros(problem, task.length, 2), sums
+  return before, after, evaluate.zeros(problem, task.length, 2, parts), sums
 
 
 def check_model(names, model, name, preset=_TINY):
@@ -188,6 +191,10 @@ def check_model(names, model, name, preset=_TINY):
 )
 def test_training_evaluation_and_dreams_stay_single(model):
   check_model(_ALL, model, 'navigation')
+
+
+def test_the_mixture_stays_single():
+  check_model(_ALL, 'introspective', 'mixture')
 
 
 @pytest.mark.slow

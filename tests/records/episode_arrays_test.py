@@ -19,6 +19,8 @@ def _arrays(shape=(2, 3, 4)):
     rng.uniform(size=shape) < 0.5,
     rng.integers(-1, 4, shape).astype(np.int8),
     *verdicts,
+    rng.uniform(size=shape) < 0.9,
+    rng.integers(0, 4, shape).astype(np.int8),
   )
 
 

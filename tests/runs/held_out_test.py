@@ -39,14 +39,14 @@ class _Stub(held_out.Evaluation):
 
   def _evaluate(self, state, variables, keys, count, split):
     self.calls.append((variables, keys, count, split))
-    return held_out._Evaluated({}, None, self._reads[split])
+    return held_out._Evaluated({}, None, (self._reads[split],))
 
 
 def _floor(monkeypatch, reads, split, episodes=5_000):
   """Returns the floor, and the evaluations that it took."""
   monkeypatch.setattr(held_out.train, 'evaluated', lambda state: state)
   evaluation = _Stub(reads, episodes)
-  floor = evaluation._kl_floor('state', reads[split], split)
+  (floor,) = evaluation._kl_floors('state', (reads[split],), split)
   return floor, evaluation.calls
 
 
@@ -83,6 +83,16 @@ def test_on_test_it_is_fitted_to_validation_and_all_are_reported(
   )
   expected = perfect_read.mean_kl(test, perfect_read.fit(validation))
   np.testing.assert_allclose(floor, expected)
+
+
+def test_each_part_of_a_mixture_has_a_floor_of_its_own(monkeypatch):
+  parts = [_reads(0), _reads(4)]
+  floors = _Stub({}, 60)._kl_floors('state', parts, 'validation')
+  alone = [
+    _floor(monkeypatch, {'validation': part}, 'validation')[0] for part in parts
+  ]
+  np.testing.assert_array_equal(floors, alone)
+  assert (floors[0] != floors[1]).all()
 
 
 @pytest.mark.parametrize('split', ['validation', 'test'])

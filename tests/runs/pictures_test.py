@@ -23,6 +23,7 @@ from gtmm_jax.recipe import Recipe
 from gtmm_jax.runs import drawn_episodes, memory_panels, pictures, workdirs
 from gtmm_jax.runs.run import replica_keys
 from gtmm_jax.tasks.frames import Frames, OwnFrames
+from gtmm_jax.tasks.mixture import Mixture
 from gtmm_jax.tasks.navigation import Navigation
 from gtmm_jax.tasks.recall import PerfectRecall
 from gtmm_jax.tasks.sources.dataset import Images
@@ -345,6 +346,27 @@ def test_walks_are_drawn_with_their_own_lines_and_as_maps(
   for t, cell in enumerate(cells):
     assert visits[t] == cells[:t].count(cell)
     assert all(numbers[s] == numbers[t] for s in range(t) if cells[s] == cell)
+
+
+def test_episodes_of_a_mixture_end_where_their_tasks_do(
+  tmp_path, monkeypatch, drawn
+):
+  task = Mixture(10, 2, 2, 2, 15)
+  episode = _draw(tmp_path, monkeypatch, task, 'mixture')
+  rows = drawn['episodes'][0]
+  names = list(task.parts)
+  parts = [names[int(number)] for number in episode.part[0]]
+  for index, name in enumerate(parts):
+    part = task.parts[name]
+    truth, reconstruction, generated = rows[3 * index : 3 * index + 3]
+    assert truth.name == f'episode {index + 1}, {name.replace("_", " ")}'
+    for row in (truth, reconstruction, generated):
+      assert len(row.frames) == part.length
+    assert len(truth.marks) == part.length
+    is_empty = np.isnan(generated.frames).all((1, 2, 3))
+    np.testing.assert_array_equal(
+      is_empty, np.arange(part.length) < part.prefix
+    )
 
 
 def test_other_tasks_have_no_map(tmp_path, monkeypatch, drawn):

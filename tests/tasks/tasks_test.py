@@ -45,10 +45,10 @@ def _same(one, other):
 
 
 def test_names_are_the_papers():
-  # Rotation, whose frames are rendered, has tests of its own, and so have
-  # frames that are given, which the paper does not know.
+  # Rotation, whose frames are rendered, has tests of its own, and so have the
+  # mixture and frames that are given, which the paper does not know.
   names = [name for name, _ in _CASES]
-  assert list(TASKS) == [*names, 'rotation', 'frames']
+  assert list(TASKS) == [*names, 'mixture', 'rotation', 'frames']
 
 
 @pytest.mark.parametrize(('name', 'sizes'), _CASES)
