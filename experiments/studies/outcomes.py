@@ -55,6 +55,8 @@ class Row(NamedTuple):
     sources: of each run the commit and whether the sources were as committed,
       None where not recorded.
     resumed: names of the runs that several commits trained.
+    has_parts: whether the task is a mixture, each part of which has a row, too,
+      of the task MIXTURE/PART.
   """
 
   name: str
@@ -72,6 +74,12 @@ class Row(NamedTuple):
   failed: list[tuple[int, int | None]]
   sources: list[tuple[str | None, bool | None]]
   resumed: list[str]
+  has_parts: bool = False
+
+  @property
+  def is_part(self) -> bool:
+    """Whether the row is of a part of a mixture."""
+    return '/' in self.task
 
   @property
   def replicas(self) -> int:
@@ -97,13 +105,25 @@ def has_values(row: Row, metric: str) -> bool:
 def rows(runs: Mapping[str, Mapping[str, Any]]) -> dict[str, Row]:
   """Returns the rows of records, in their order.
 
+  The row of a mixture is followed by those of its parts, ROW/PART.
+
   Args:
     runs: records by the names of their cells.
   """
-  return {
-    name: _row(name, {each: runs[each] for each in names})
-    for name, names in group(runs).items()
-  }
+  found = {}
+  for name, names in group(runs).items():
+    own = {each: runs[each] for each in names}
+    parts = list(own[names[0]].get('by_task', ()))
+    whole = _row(name, own)._replace(has_parts=bool(parts))
+    found[name] = whole
+    for part in parts:
+      of_part = {
+        each: {**run, **run['by_task'][part]} for each, run in own.items()
+      }
+      found[f'{name}/{part}'] = _row(f'{name}/{part}', of_part)._replace(
+        task=f'{whole.task}/{part}', label=whole.label
+      )
+  return found
 
 
 def group(runs: Mapping[str, Mapping[str, Any]]) -> dict[str, list[str]]:

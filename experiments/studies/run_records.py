@@ -27,7 +27,9 @@ def record(workdir: pathlib.Path, row: str) -> dict[str, Any]:
     during training, or None; `read_from`: for each replica the first step at
     which its memory is read; `last_iterate`: metrics of the parameters that are
     not averaged; `quantiles` over episodes, `entropy_floor` and
-    `classifier_accuracy`, as `evaluation.json` has them, or None.
+    `classifier_accuracy`, as `evaluation.json` has them, or None; and of a
+    mixture `by_task`, for each part `episodes`, a mean over replicas, and its
+    `replicas`, `validation`, `read_from` and `quantiles`.
 
   Raises:
     ValueError: a file of the run is damaged, or missing.
@@ -50,16 +52,44 @@ def record(workdir: pathlib.Path, row: str) -> dict[str, Any]:
     'episodes': evaluation['episodes'],
     'split': evaluation.get('split', ''),
     'failed_replicas': records.failed_replicas(evaluation),
-    'replicas': records.by_replica(evaluation, settled_at is not None),
-    # Earlier versions had no validation: these lines were on test images.
-    'validation': _validation(lines) if 'split' in evaluation else None,
-    'read_from': _read_from(lines, settled_at, len(evaluation['failed_at'])),
+    **_values(evaluation, lines, settled_at),
     'last_iterate': evaluation.get('last_iterate'),
-    'quantiles': evaluation.get('quantiles'),
     'entropy_floor': evaluation.get('entropy_floor'),
     'classifier_accuracy': evaluation.get('classifier_accuracy'),
   }
+  if 'split' not in evaluation:
+    # Earlier versions had no validation: these lines were on test images.
+    whole['validation'] = None
+  if 'by_task' in evaluation:
+    whole['by_task'] = {
+      task: {
+        'episodes': round(np.mean(part['episodes'])),
+        **_values(part, [_of_part(line, task) for line in lines], settled_at),
+      }
+      for task, part in evaluation['by_task'].items()
+    }
   return records.documents.as_json(whole)
+
+
+def _values(
+  evaluation: Mapping[str, Any],
+  lines: Sequence[Mapping[str, Any]],
+  settled_at: int | None,
+) -> dict[str, Any]:
+  """Returns what the record of a task or of a part of a mixture has."""
+  replicas = len(evaluation['failed_at'])
+  return {
+    'replicas': records.by_replica(evaluation, settled_at is not None),
+    'validation': _validation(lines),
+    'read_from': _read_from(lines, settled_at, replicas),
+    'quantiles': evaluation.get('quantiles'),
+  }
+
+
+def _of_part(line: Mapping[str, Any], task: str) -> dict[str, Any]:
+  """Returns a line whose validation is that of one part of a mixture."""
+  validation = line.get('held_out')
+  return {**line, 'held_out': validation and validation['by_task'][task]}
 
 
 def _validation(lines: Sequence[Mapping[str, Any]]) -> dict[str, Any] | None:

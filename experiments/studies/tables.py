@@ -63,14 +63,19 @@ def document(rows: Mapping[str, Row], purpose: Purpose) -> str:
   by_task: dict[str, list[Row]] = {}
   for row in every:
     by_task.setdefault(row.task, []).append(row)
-  parts = [_NOTE, in_words(every)]
+  parts = [_NOTE, in_words([row for row in every if not row.is_part])]
   for task, own in by_task.items():
     parts += _of_task(task, own)
-  regret = regrets.table(by_task)
+  # Where the parts of a mixture are compared, the whole counts no second time.
+  compared = [row for row in every if not row.has_parts]
+  tasks = {row.task for row in compared}
+  regret = regrets.table(
+    {task: by_task[task] for task in by_task if task in tasks}
+  )
   if regret:
     parts += ['## Worst-task regret', regrets.NOTE, regret]
   if purpose.comparison:
-    parts += _of_comparison(every, purpose.comparison)
+    parts += _of_comparison(compared, purpose.comparison)
   if purpose.choice:
     parts += choice_module.section(every, purpose.choice)
   return '\n\n'.join(parts) + '\n'
@@ -121,6 +126,8 @@ def _of_task(task: str, rows: Sequence[Row]) -> list[str]:
     del columns['from step']
   splits = [f'{row.episodes:,} {row.split or "held-out"}' for row in rows]
   on = f'On {" or ".join(dict.fromkeys(splits))} episodes'
+  if any(row.is_part for row in rows):
+    on += ' (a mean over replicas)'
   after = f' after {steps[0]} steps' if len(steps) == 1 else ''
   parts = [
     f'## {task}',
