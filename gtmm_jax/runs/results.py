@@ -95,13 +95,11 @@ def show(workdir: pathlib.Path, settings: Settings, console: Console) -> None:
     f'{progress.headline(evaluation, has_settled)}'
   )
   summary = records.summarise(evaluation, has_settled)
-  console.print(_table(summary, evaluation['split']))
-  if 'by_task' in evaluation:
-    summaries = {
-      task: records.summarise(part, has_settled)
-      for task, part in evaluation['by_task'].items()
-    }
-    console.print(_table_by_task(summaries))
+  heading = f'on {evaluation["split"]} episodes'
+  console.print(_table(summary, heading))
+  for task, part in evaluation.get('by_task', {}).items():
+    heading = f'those of {task.replace("_", " ")}'
+    console.print(_table(records.summarise(part, has_settled), heading))
   if not has_settled:
     console.print(
       'No KL ratio is shown: it says nothing before the KL of new frames has '
@@ -135,35 +133,17 @@ def show(workdir: pathlib.Path, settings: Settings, console: Console) -> None:
 
 
 def _table(
-  summary: Mapping[str, records.MeanAndError | None], split: str
+  summary: Mapping[str, records.MeanAndError | None], heading: str
 ) -> Table:
   """Returns the table of means and standard errors over replicas."""
   table = Table()
-  table.add_column(f'on {split} episodes')
+  table.add_column(heading)
   table.add_column('mean', justify='right')
   table.add_column('standard error', justify='right')
   for name, label in _ROWS.items():
     # An earlier version may have written fewer.
     if summary.get(name) is not None or name in _ALWAYS:
       table.add_row(label, *_cells(summary[name]))
-  return table
-
-
-def _table_by_task(
-  summaries: Mapping[str, Mapping[str, records.MeanAndError | None]],
-) -> Table:
-  """Returns the table of the parts of a mixture, a column for each."""
-  table = Table()
-  table.add_column('mean ± standard error')
-  for task in summaries:
-    table.add_column(task.replace('_', ' '), justify='right')
-  for name, label in _ROWS.items():
-    values = [summary.get(name) for summary in summaries.values()]
-    if any(values):
-      cells = (
-        ' ± '.join(_cells(value)).removesuffix(' ± -') for value in values
-      )
-      table.add_row(label, *cells)
   return table
 
 

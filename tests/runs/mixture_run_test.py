@@ -136,7 +136,7 @@ def test_lines_with_validation_have_the_parts_too():
   assert records.by_replica(line['by_task']['navigation'])
 
 
-def test_the_table_has_a_column_for_each_task(tmp_path, capsys):
+def test_each_task_has_a_table(tmp_path, capsys):
   (values, arrays), _ = _evaluated()
   records.write_evaluation(tmp_path, values)
   records.write_episodes(tmp_path, arrays._asdict())
@@ -146,6 +146,8 @@ def test_the_table_has_a_column_for_each_task(tmp_path, capsys):
     np.testing.assert_array_equal(got, expected)
   results.show(tmp_path, _run().settings, command.console())
   shown = capsys.readouterr().out
-  assert 'mean ± standard error' in shown
-  bound = values['by_task']['navigation']['negative_bound']
-  assert f'{bound.mean():,.3f} ±' in shown
+  assert 'on validation episodes' in shown
+  for name, part in values['by_task'].items():
+    table = shown.partition(f'those of {name.replace("_", " ")}')[2]
+    bound = part['negative_bound'].mean()
+    assert f'{bound:,.3f}' in table.partition('those of')[0]
