@@ -196,7 +196,7 @@ def test_a_core_that_stores_no_latents_has_no_perfect_read():
   model = build.temporal_vae('vrnn', _TINY, (8, 8, 1), task.length)
   problem = Problem(model, task.sample, _BATCH)
   variables = jax.eval_shape(
-    lambda: train.init_state(problem, train.adam(0.1), _KEY, _images())
+    lambda: train.init_state(problem, Recipe(0.1), _KEY, _images())
   )
   variables = jax.tree.map(
     lambda leaf: np.full(leaf.shape, 0.1, leaf.dtype),
@@ -382,7 +382,7 @@ def test_pixels_are_drawn_where_the_model_watches_black_and_white(monkeypatch):
   )
   keys = []
   monkeypatch.setattr(
-    evaluate.generate, 'run_free', lambda *args: keys.append(args[-1])
+    evaluate.generate, 'run_free', lambda *args: keys.append(args[6])
   )
   for binarize in (False, True):
     evaluate.generate_twice(
