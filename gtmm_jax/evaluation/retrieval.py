@@ -100,7 +100,7 @@ def same_image(source: Array, prefix: int) -> tuple[Array, Array]:
     Two bool [T, T], for frame t (row) and an earlier frame (column); false for
     t itself and for later frames.
   """
-  origin, steps = origins(source), jnp.arange(source.shape[0])
+  origin, steps = origins(source), jnp.arange(len(source), dtype=jnp.int32)
   is_sure = (steps < prefix) | (origin >= prefix)
   earlier = (steps[None, :] < steps[:, None]) & is_sure[None, :]
   same = origin[None, :] == origin[:, None]
@@ -171,7 +171,9 @@ def judge(
   is_asked = episode.predictable & (
     (episode.source >= 0) | (episode.label >= 0)
   )
-  after = is_asked & (jnp.arange(length)[:, None] >= prefixes[None])
+  after = is_asked & (
+    jnp.arange(length, dtype=jnp.int32)[:, None] >= prefixes[None]
+  )
   return Verdicts(
     _verdict(is_asked, is_right),
     _verdict(after, is_right_free),
