@@ -286,7 +286,6 @@ def _draw(tmp_path, monkeypatch, task, name):
     evaluate_on='validation',
     episode=sizes,
     shape=None,
-    evaluate_on='validation',
   )
   images = numbered_images.make(40)
   problem = Problem(None, task.sample, 3)
