@@ -137,8 +137,7 @@ def _episodes(pre_recall: int, length: int) -> Mapping[str, Mapping[str, int]]:
     'navigation': _frozen(rows=4, columns=4, length=length),
     'mixture': _frozen(**recall, rows=4, columns=4, length=length),
     'rotation': _frozen(length=30, size=32),
-    # The file decides.
-    'frames': _frozen(),
+    'frames': _frozen(),  # The file decides.
   }
   return _frozen(**(dict.fromkeys(TASKS, recall) | others))
 

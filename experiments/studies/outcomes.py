@@ -78,7 +78,7 @@ class Row(NamedTuple):
 
   @property
   def is_part(self) -> bool:
-    """Whether the row is of a part of a mixture."""
+    """Returns whether the row is of a part of a mixture."""
     return '/' in self.task
 
   @property

@@ -25,6 +25,7 @@ Each sequence has a random key of its own, and so has each sample: but for
 rounding, values do not depend on how many are computed at a time.
 """
 
+import functools
 import math
 from collections.abc import Callable
 
@@ -173,7 +174,8 @@ def _map_sequences(
 
   frames, condition = (jnp.moveaxis(x, 1, 0) for x in (frames, condition))
   count = len(frames)
-  keys = jax.vmap(jax.random.fold_in, (None, 0))(key, jnp.arange(count))
+  fold = functools.partial(jax.random.fold_in, key)
+  keys = jax.vmap(fold)(jnp.arange(count))
   return jax.lax.map(
     encode_and_estimate,
     (frames, condition, keys),

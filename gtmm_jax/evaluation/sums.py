@@ -27,7 +27,7 @@ class Sums(NamedTuple):
 
 
 class Batch(NamedTuple):
-  """What is summed of a batch of episodes.
+  """The parts of a batch of episodes that are summed.
 
   Attributes:
     terms: of the bound, [T, B].

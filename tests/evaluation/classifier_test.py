@@ -21,7 +21,7 @@ def _crosses(count, seed):
   return digit_images.Images(pixels, labels)
 
 
-_fit = jax.jit(functools.partial(classifier.fit, classes=3, steps=60))
+_fit = jax.jit(functools.partial(classifier.fit, classes=3, steps=120))
 
 
 @functools.cache

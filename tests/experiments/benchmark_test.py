@@ -119,7 +119,7 @@ def test_json_says_what_was_measured_where_and_on_what(measured):
   assert content['versions']['python'].startswith('3.')
   assert content['device']['platform'] == 'cpu'
   assert content['device']['cores'] == os.cpu_count()
-  assert '60 training' in content['data']['source']
+  assert '50 training, 10 validation' in content['data']['source']
   assert len(content['data']['checksum']) == 64
 
 

@@ -32,6 +32,9 @@ def test_the_paper_preset_is_the_papers(preset):
   for task, sizes in preset.episodes.items():
     if task == 'navigation':
       assert sizes == {'rows': 4, 'columns': 4, 'length': 25}
+    elif task == 'mixture':
+      recall = {'pre_recall': 20, 'recall': 5}
+      assert sizes == {**recall, 'rows': 4, 'columns': 4, 'length': 25}
     elif task == 'rotation':
       assert sizes == {'length': 30, 'size': 32}
     elif task != 'frames':

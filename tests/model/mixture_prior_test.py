@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from gtmm_jax import presets, train
+from gtmm_jax import presets, recipe, train
 from gtmm_jax.evaluation import evaluate
 from gtmm_jax.model import build, free_energy, generate, maps
 from gtmm_jax.model.distributions import DiagonalGaussian, Mixture, kl_bound
@@ -206,7 +206,7 @@ def test_frames_ahead_and_dreamed_choose_components(name, store):
 def test_a_component_that_died_lets_the_others_learn(logit):
   """Its weight is 0, or too small to count, in every context."""
   problem, _ = _case('introspective', 'mean')
-  optimizer = train.adam(1e-2)
+  optimizer = recipe.Recipe(learning_rate=1e-2)
   state = jax.jit(functools.partial(train.init_state, problem, optimizer))(
     _KEY, _IMAGES
   )

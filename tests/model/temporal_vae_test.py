@@ -437,7 +437,9 @@ def test_a_summary_is_a_linear_map_of_what_is_stored(store):
   # The context of that core is its input.
   np.testing.assert_allclose(
     step.context,
-    np.concatenate([stored @ kernel, condition[1]], axis=-1),
+    np.concatenate(
+      [stored @ kernel, model.condition_scale * condition[1]], axis=-1
+    ),
     rtol=1e-4,
     atol=1e-6,
   )

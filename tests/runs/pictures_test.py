@@ -385,13 +385,19 @@ def test_only_a_run_of_walks_has_a_figure_of_maps(task):
 @pytest.mark.parametrize('model', presets.MODELS)
 def test_only_a_run_with_a_memory_has_a_figure_of_it(tmp_path, model):
   settings = types.SimpleNamespace(
-    task='perfect_recall', model=model, steps=4, evaluation_episodes=2
+    task='perfect_recall',
+    model=model,
+    steps=4,
+    evaluation_episodes=2,
+    evaluate_on='validation',
   )
   paths = workdirs.figure_paths(tmp_path, settings)
   names = {path.name for path in paths}
   assert {'results.png', 'episodes.pdf'} < names
   assert ({'memory.png', 'memory.pdf'} <= names) == (model != 'vrnn')
-  records.write_evaluation(tmp_path, {'step': 4, 'episodes': 2})
+  records.write_evaluation(
+    tmp_path, {'step': 4, 'episodes': 2, 'split': 'validation'}
+  )
   (tmp_path / 'figures').mkdir()
   for path in paths:
     assert not workdirs.is_complete(tmp_path, settings)

@@ -591,7 +591,7 @@ def test_more_episodes_are_evaluated_and_nothing_is_trained(
 def test_where_a_class_is_asked_for_a_classifier_judges(
   tmp_path, capsys, monkeypatch, untrained, without_pictures
 ):
-  soon = functools.partial(classifier.fit, steps=600)
+  soon = functools.partial(classifier.fit, steps=900)
   monkeypatch.setattr(classifier, 'fit', soon)
   _run(tmp_path, task='parity_recall', pre_recall=3, steps=2, replicas=1)
   evaluation = records.read_evaluation(tmp_path)

@@ -1,7 +1,6 @@
 """Tests of trained runs as models, against what the model itself computes."""
 
 import json
-import types
 
 import jax
 import jax.numpy as jnp
@@ -18,6 +17,7 @@ from gtmm_jax.recipe import Average
 from gtmm_jax.runs import drawn_episodes, pictures, prepare, recorded, resolve
 from gtmm_jax.runs import kinds as kinds_module
 from gtmm_jax.runs.kinds import BUILT_IN
+from gtmm_jax.tasks.episode import Episode
 from gtmm_jax.tasks.sources.dataset import Dataset, Images, checksum_of
 
 _SIZES = ('latent_size=3', 'dense_hidden=8', 'prior_hidden=5', 'read_heads=1')
@@ -296,8 +296,13 @@ def test_figures_are_those_of_the_run(workdir, monkeypatch):
 
   def note(settings, problem, drawn, prefix):
     calls.append((problem.model, drawn, prefix))
-    episode = types.SimpleNamespace(
-      frames=np.zeros((6, 1, 28, 28, 1)), predictable=np.zeros((6, 1), bool)
+    nothing = np.full((6, 1), -1)
+    episode = Episode(
+      np.zeros((6, 1, 28, 28, 1)),
+      np.zeros((6, 1, 0)),
+      nothing,
+      np.zeros((6, 1), bool),
+      nothing,
     )
     generated = episode.frames[prefix:]
     return drawn_episodes.Dream(episode, episode.frames, generated)
