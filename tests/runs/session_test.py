@@ -170,7 +170,8 @@ def test_a_run_leaves_records_checkpoints_and_figures(whole):
     for name in ('negative_bound', 'kl_last', 'kl_new', 'kl_predictable'):
       assert np.all(np.isfinite(line[name])) and np.shape(line[name]) == (2,)
     assert line['failed_at'] == [None, None]
-    recipe = Recipe(1e-3, 'decay', warmup_steps=2, decay_steps=8)
+    rate = presets.SMALL.learning_rate
+    recipe = Recipe(rate, 'decay', warmup_steps=2, decay_steps=8)
     rate = rate_at(recipe, line['step'])
     assert line['learning_rate'] == pytest.approx(rate, rel=1e-5)
     assert line['steps_per_second'] > 0

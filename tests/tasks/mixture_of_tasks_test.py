@@ -45,7 +45,7 @@ def test_parts_are_the_tasks_in_their_order():
   assert (_TASK.length, _TASK.prefix, _TASK.condition_size) == (16, 9, 8)
 
 
-@pytest.mark.parametrize(('number', 'name'), enumerate(_PARTS))
+@pytest.mark.parametrize(('number', 'name'), [*enumerate(_PARTS)])
 def test_an_episode_is_one_of_a_part_and_then_padding(number, name):
   drawn, alone = _episodes(), _alone(name)
   part = TASKS[name](*_PARTS[name])
