@@ -14,7 +14,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from studies import grid_file, markdown
-from studies.outcomes import HIGHER_IS_BETTER, METRICS, Row
+from studies.outcomes import HIGHER_IS_BETTER, METRICS, Row, require_metric
+
+_FORM = '{"setting": NAME, "metric": METRIC}'
 
 
 class Choice(NamedTuple):
@@ -36,13 +38,9 @@ def read(file: pathlib.Path) -> Choice | None:
     ValueError: it is not one, or names what the grid does not have.
     OSError: the grid cannot be read.
   """
-  parts = grid_file.content(file).get('choice')
+  parts = grid_file.question(file, 'choice', Choice._fields, _FORM)
   if parts is None:
     return None
-  if not isinstance(parts, dict) or set(parts) != {*Choice._fields}:
-    raise ValueError(
-      f'{file}: "choice" must be {{"setting": NAME, "metric": METRIC}}.'
-    )
   setting, metric = parts['setting'], parts['metric']
   cells = grid_file.read(file).values()
   if not all(isinstance(each, str) for each in parts.values()):
@@ -52,11 +50,7 @@ def read(file: pathlib.Path) -> Choice | None:
       f'{file}: "choice" names the setting {setting!r}, which not all of its '
       f'cells set.'
     )
-  if metric not in METRICS:
-    raise ValueError(
-      f'{file}: the metric of "choice" is {metric!r}; it must be one of '
-      f'{", ".join(METRICS)}.'
-    )
+  require_metric(file, 'choice', metric)
   return Choice(setting, metric)
 
 

@@ -15,7 +15,7 @@ from typing import NamedTuple
 import numpy as np
 
 from studies import grid_file, statistics
-from studies.outcomes import HIGHER_IS_BETTER, METRICS, Row, label_of
+from studies.outcomes import HIGHER_IS_BETTER, Row, label_of, require_metric
 
 _FORM = (
   '{"ours": LABEL, "others": [LABEL, ...], "metric": METRIC, "margin": NUMBER}'
@@ -65,11 +65,9 @@ def read(file: pathlib.Path) -> Comparison | None:
     ValueError: it is not one, or names what the grid does not have.
     OSError: the grid cannot be read.
   """
-  parts = grid_file.content(file).get('comparison')
+  parts = grid_file.question(file, 'comparison', Comparison._fields, _FORM)
   if parts is None:
     return None
-  if not isinstance(parts, dict) or set(parts) != {*Comparison._fields}:
-    raise ValueError(f'{file}: "comparison" must be {_FORM}.')
   ours, others, metric, margin = (parts[name] for name in Comparison._fields)
   cells = grid_file.read(file)
   labels = {
@@ -86,11 +84,7 @@ def read(file: pathlib.Path) -> Comparison | None:
       )
   if ours in others:
     raise ValueError(f'{file}: "comparison" compares {ours!r} with itself.')
-  if metric not in METRICS:
-    raise ValueError(
-      f'{file}: the metric of "comparison" is {metric!r}; it must be one of '
-      f'{", ".join(METRICS)}.'
-    )
+  require_metric(file, 'comparison', metric)
   is_number = isinstance(margin, (int, float)) and not isinstance(margin, bool)
   if not is_number or not 0 <= margin < math.inf:
     raise ValueError(

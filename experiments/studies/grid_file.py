@@ -109,6 +109,29 @@ def content(file: pathlib.Path) -> dict[str, Any]:
   return grid
 
 
+def question(
+  file: pathlib.Path, name: str, fields: tuple[str, ...], form: str
+) -> dict[str, Any] | None:
+  """Reads a question that a grid asks of its cells; None if it has none.
+
+  Args:
+    file: of the grid.
+    name: 'comparison' or 'choice'.
+    fields: that it must have, no others; their contents are not checked yet.
+    form: of a right one, for the error message.
+
+  Raises:
+    ValueError: the file is not a grid, or the question has other fields.
+    OSError: the file cannot be read.
+  """
+  parts = content(file).get(name)
+  if parts is not None and (
+    not isinstance(parts, dict) or set(parts) != {*fields}
+  ):
+    raise ValueError(f'{file}: "{name}" must be {form}.')
+  return parts
+
+
 def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
   """Makes an object of JSON; refuses names that are there twice."""
   value = dict(pairs)

@@ -1,6 +1,7 @@
 """The metrics of a study, and the rows of its tables, from records of runs."""
 
 import json
+import pathlib
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -90,6 +91,15 @@ class Row(NamedTuple):
   def n(self) -> int:
     """The number of replicas that count."""
     return int(np.isfinite(self.values['negative_bound']).sum())
+
+
+def require_metric(file: pathlib.Path, name: str, metric: Any) -> None:
+  """Raises `ValueError` unless a grid's question is about one of `METRICS`."""
+  if metric not in METRICS:
+    raise ValueError(
+      f'{file}: the metric of "{name}" is {metric!r}; it must be one of '
+      f'{", ".join(METRICS)}.'
+    )
 
 
 def label_of(name: str, task: str, model: str) -> str:
