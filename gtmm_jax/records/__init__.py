@@ -14,6 +14,7 @@ from gtmm_jax.records.episode_arrays import (
   read_episodes,
   write_episodes,
 )
+from gtmm_jax.records.long_table import to_frame
 from gtmm_jax.records.summary import (
   MeanAndError,
   by_replica,
@@ -51,6 +52,7 @@ __all__ = [
   'require_same_settings',
   'settled_at',
   'summarise',
+  'to_frame',
   'write_config',
   'write_episodes',
   'write_evaluation',

@@ -30,7 +30,7 @@ _EVALUATED_ONLY = (
   ),
 )
 # Lists over frames, whose length may happen to be the number of replicas.
-_PER_FRAME = ('predictable',)
+PER_FRAME = ('predictable',)
 
 # The KL ratio is meaningless while the KL of new frames still changes by this
 # share of itself or more between reports at least this many steps apart.
@@ -118,7 +118,7 @@ def _pool(
     known = next((value for value in values if value is not None), None)
     if isinstance(known, Mapping):
       pooled[name] = _pool([value or {} for value in values], counts)
-    elif name not in _PER_FRAME and all(
+    elif name not in PER_FRAME and all(
       value is None or (isinstance(value, list) and len(value) == count)
       for value, count in zip(values, counts, strict=True)
     ):
