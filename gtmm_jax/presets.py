@@ -201,7 +201,7 @@ SMALL = Preset(
     associative='denoised',
   ),
   batch_size=10,
-  learning_rate=1e-3,
+  learning_rate=2e-3,
   long_learning_rate=1e-4,
   schedule='decay',
   warmup_steps=100,
@@ -243,7 +243,6 @@ SMALL_COLOUR = dataclasses.replace(
   controller_size=_by_model(230, 128, 143, 149, 143, 194),
   summary_size=48,
   store=_frozen(**dict.fromkeys(MODELS, 'denoised') | {'vrnn': 'sample'}),
-  learning_rate=2e-3,
 )
 
 PRESETS: Mapping[str, Preset] = MappingProxyType(
