@@ -18,6 +18,7 @@ from gtmm_jax.runs import drawn_episodes, memory_panels
 from gtmm_jax.runs.run import Run, replica_keys
 from gtmm_jax.runs.settings import Settings, describe
 from gtmm_jax.tasks import frames, navigation
+from gtmm_jax.tasks.sources.dataset import Split
 
 # Episodes in a figure, at most.
 _EPISODES = 3
@@ -63,8 +64,8 @@ def draw(run: Run, state: train.TrainState, wanted: Sequence[str]) -> None:
     state: of all replicas, on the devices.
     wanted: which of `workdirs.figure_names`.
   """
-  subject = functools.partial(_subject, run, state)
-  figure_of = drawings(Shown(run.settings, run.task, run.workdir, subject))
+  first = functools.partial(subject, run, state)
+  figure_of = drawings(Shown(run.settings, run.task, run.workdir, first))
 
   def save(stem: pathlib.Path) -> list[pathlib.Path]:
     return figures.save(figure_of[stem.name](), stem)
@@ -83,10 +84,7 @@ def drawings(run: Shown) -> dict[str, Callable[[], figures.Figure]]:
   @functools.cache
   def scene() -> tuple[Problem, tuple[Any, ...]]:
     model, *drawn = run.subject()
-    images, count = drawn[-1], _EPISODES
-    if isinstance(images, frames.Frames):
-      count = min(count, len(images.frames))
-    return Problem(model, run.task.sample, count), tuple(drawn)
+    return problem_of(model, run.task, drawn[-1]), tuple(drawn)
 
   @functools.cache
   def dreams(prefix: int) -> drawn_episodes.Dream:
@@ -95,7 +93,9 @@ def drawings(run: Shown) -> dict[str, Callable[[], figures.Figure]]:
   prefix = run.task.prefix
   return {
     'results': lambda: _results_figure(run),
-    'episodes': lambda: _episodes_figure(dreams(prefix), run.task),
+    'episodes': lambda: figures.strip_figure(
+      episode_rows(dreams(prefix), run.task), turn=prefix
+    ),
     'overlay': lambda: _overlay_figure(run, scene(), dreams(prefix), dreams(1)),
     'memory': lambda: _memory_figure(run.settings, *scene()),
   }
@@ -106,8 +106,25 @@ def key_of(settings: Settings, replica: int) -> jax.Array:
   return jax.random.fold_in(replica_keys(settings)[replica], folds.DRAWING)
 
 
-def _subject(run: Run, state: train.TrainState) -> Subject:
-  """Returns the first finite replica of a state on the devices."""
+def problem_of(model: TemporalVAE, task: Any, images: Any) -> Problem:
+  """Returns the problem whose batches are the episodes in a figure."""
+  count = _EPISODES
+  if isinstance(images, frames.Frames):
+    count = min(count, len(images.frames))
+  return Problem(model, task.sample, count)
+
+
+def subject(
+  run: Run, state: train.TrainState, split: Split | None = None
+) -> Subject:
+  """Returns the first finite replica of a state on the devices.
+
+  Args:
+    run: the run.
+    state: of all replicas.
+    split: the part of the data that is drawn; None for that of the evaluation
+      at the end.
+  """
   failed_at = replicas.gather(state.failed_at)
   replica = int(np.argmax(failed_at < 0))
   return Subject(
@@ -116,7 +133,7 @@ def _subject(run: Run, state: train.TrainState) -> Subject:
       lambda leaf: replicas.gather(leaf)[replica], train.evaluated(state)
     ),
     key_of(run.settings, replica),
-    run.images.held_out(run.settings.evaluate_on),
+    run.images.held_out(split or run.settings.evaluate_on),
   )
 
 
@@ -133,8 +150,8 @@ def _results_figure(run: Shown) -> figures.Figure:
   return figures.results_figure([results], title=_task(run.settings))
 
 
-def _episodes_figure(dream: drawn_episodes.Dream, task: Any) -> figures.Figure:
-  """Draws held-out episodes, reconstructed, and generated after a prefix."""
+def episode_rows(dream: drawn_episodes.Dream, task: Any) -> list[figures.Row]:
+  """Returns three rows for each episode: true, reconstructed, generated."""
   prefix, names = task.prefix, list(getattr(task, 'parts', ()))
   rows = []
   for index in range(dream.episode.frames.shape[1]):
@@ -159,7 +176,14 @@ def _episodes_figure(dream: drawn_episodes.Dream, task: Any) -> figures.Figure:
       ),
       figures.Row('generated', generated[:length]),
     ]
-  return figures.strip_figure(rows, turn=prefix)
+  return rows
+
+
+def first_length(episode: Any) -> int:
+  """Returns the number of frames of the first episode, without padding."""
+  if episode.mask is None:
+    return len(episode.frames)
+  return int(episode.mask[:, 0].sum())
 
 
 def _overlay_figure(
@@ -216,9 +240,7 @@ def _memory_figure(
   episode, cores = jax.jit(functools.partial(drawn_episodes.watch, problem))(
     *drawn
   )
-  length = len(episode.frames)
-  if episode.mask is not None:
-    length = int(episode.mask[:, 0].sum())
+  length = first_length(episode)
   panels = memory_panels.panels(
     jax.tree.map(operator.itemgetter(slice(length)), cores)
   )

@@ -13,6 +13,7 @@ from gtmm_jax.process import command, jax_settings, places, provenance
 from gtmm_jax.recipe import Recipe
 from gtmm_jax.runs import (
   contracts,
+  event_files,
   horizon,
   own_frames,
   resolve,
@@ -52,6 +53,8 @@ def prepare(
   """
   resolve.check(unresolved, kinds)
   places.require_local_data(unresolved.data)
+  if unresolved.tensorboard:
+    event_files.require_writer()
   header = own_frames.inspect(unresolved.task, unresolved.data)
   name, why = _preset(unresolved)
   settings = resolve.resolve(

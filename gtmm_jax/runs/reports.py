@@ -7,6 +7,7 @@ from typing import Any
 from gtmm_jax import checkpoints, records, replicas, train
 from gtmm_jax.recipe import rate_at
 from gtmm_jax.runs import held_out, own_frames, progress
+from gtmm_jax.runs.event_files import EventFiles
 from gtmm_jax.runs.run import Run
 from gtmm_jax.runs.settings import Settings
 
@@ -23,6 +24,7 @@ class Reports:
     run: Run,
     evaluation: held_out.Evaluation,
     directory: checkpoints.Directory,
+    events: EventFiles | None,
     seconds: float,
   ) -> None:
     """Reads the records.
@@ -31,10 +33,11 @@ class Reports:
       run: the run.
       evaluation: of the run.
       directory: of the run's checkpoints.
+      events: event files that get each line, too; None without.
       seconds: that training took before.
     """
     self._run, self._evaluation = run, evaluation
-    self._directory = directory
+    self._directory, self._events = directory, events
     self._began = time.perf_counter() - seconds
     self._lines = records.read_metrics(run.workdir)
     self._settled_at = records.settled_at(self._lines)
@@ -83,6 +86,8 @@ class Reports:
     self._steps, self._spent = 0, 0.0
     if self._settled_at is None:
       self._settled_at = records.settled_at(self._lines)
+    if self._events is not None:
+      self._events.add(line, self._settled_at, state)
     return progress.headlines(line, self._settled_at is not None)
 
   def save(self, state: train.TrainState) -> None:

@@ -7,6 +7,7 @@ from gtmm_jax import checkpoints, replicas
 from gtmm_jax.checkpoints import silence
 from gtmm_jax.process import command, jax_settings, signals
 from gtmm_jax.runs import (
+  event_files,
   held_out,
   own_frames,
   progress,
@@ -48,6 +49,9 @@ def complete(run: Run) -> None:
   announce(run, console)
   if workdirs.is_complete(workdir, settings):
     console.print('This run is complete; nothing is left to train.')
+    if settings.tensorboard:
+      with workdirs.alone(workdir), event_files.opened(run):
+        pass
     results.show(workdir, settings, console)
     return
   with workdirs.alone(workdir):
@@ -83,8 +87,9 @@ def _train(
             state = jax.block_until_ready(programs.start(images.at(0)))
         else:
           state = replicas.scatter(run.layout, start.state)
-      reports = Reports(run, evaluation, directory, start.seconds)
-      return training.train_on(run, programs, reports, state, images, console)
+      with event_files.opened(run) as events:
+        reports = Reports(run, evaluation, directory, events, start.seconds)
+        return training.train_on(run, programs, reports, state, images, console)
     finally:
       checkpoints.close(directory)
 

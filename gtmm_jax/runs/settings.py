@@ -107,6 +107,14 @@ class Settings:
     '--data=tfds. Default: its own.',
     is_recorded=False,
   )
+  tensorboard: bool = _setting(
+    'Write event files for TensorBoard, in the folder tensorboard of the '
+    'workdir: curves at each report, pictures at each evaluation on '
+    'validation. A run can have them from any start on; its earlier curves '
+    'are written, too. Needs the extra tensorboard.',
+    False,
+    is_recorded=False,
+  )
   store: str | None = _setting(
     'Form in which the memory gets a latent: sample (as in the paper), mean '
     '(of the posterior), or denoised (the sample, shrunk where it is noise).',

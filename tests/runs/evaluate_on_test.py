@@ -64,7 +64,7 @@ def _touch(run, state, wanted):
   folder.mkdir(exist_ok=True)
   for path in workdirs.figure_paths(run.workdir, run.settings):
     path.touch()
-  return pictures._subject(run, state).images
+  return pictures.subject(run, state).images
 
 
 @pytest.fixture

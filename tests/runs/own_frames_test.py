@@ -1,5 +1,6 @@
 """Runs on episodes of one's own: all at once, in windows, and mistakes."""
 
+import importlib.util
 import json
 import math
 import os
@@ -43,6 +44,7 @@ _FIGURES = [
   for name in ('episodes', 'memory', 'results')
   for kind in ('pdf', 'png')
 ]
+_IS_WATCHED = importlib.util.find_spec('tensorboardX') is not None
 # Room for six of eighteen training episodes.
 _ROOM = 6.5 * _EACH / 1e6
 
@@ -228,35 +230,70 @@ def test_a_run_in_windows_says_so(windowed):
   assert evaluation['entropy_floor'] is None
 
 
-def test_an_interrupted_run_goes_on_through_the_same_windows(
-  windowed, tmp_path, colour, monkeypatch
-):
-  workdir = tmp_path / 'run'
-  monkeypatch.setattr(pictures, 'draw', lambda *_: None)
+@pytest.fixture(scope='module')
+def interrupted(tmp_path_factory, colour):
+  """Trains the run of `windowed` in three starts; returns the workdir.
+
+  It has event files, too, if their writer is installed.
+  """
+  workdir = tmp_path_factory.mktemp('interrupted') / 'run'
+  changes = {'steps': 6, 'device_megabytes': _ROOM, 'tensorboard': _IS_WATCHED}
 
   def run():
-    session.complete(_prepare(workdir, colour, steps=6, device_megabytes=_ROOM))
+    session.complete(_prepare(workdir, colour, **changes))
 
-  for owner, name in (
-    (records, 'append_metrics'),  # Steps without their line.
-    (checkpoints, 'save'),  # A line without its checkpoint.
-  ):
-    with monkeypatch.context() as patch:
-      function, calls = getattr(owner, name), []
+  with pytest.MonkeyPatch.context() as patch:
+    patch.setattr(pictures, 'draw', lambda *_: None)
+    for owner, name in (
+      (records, 'append_metrics'),  # Steps without their line.
+      (checkpoints, 'save'),  # A line without its checkpoint.
+    ):
+      with pytest.MonkeyPatch.context() as once:
+        function, calls = getattr(owner, name), []
 
-      def interrupted(*args, function=function, calls=calls):
-        calls.append(args)
-        if len(calls) == 2:
-          raise Interruption
-        return function(*args)
+        def stopped(*args, function=function, calls=calls):
+          calls.append(args)
+          if len(calls) == 2:
+            raise Interruption
+          return function(*args)
 
-      patch.setattr(owner, name, interrupted)
-      with pytest.raises(Interruption):
-        run()
-  run()
-  assert _lines(workdir) == _lines(windowed)
-  one, other = (records.read_evaluation(w) for w in (windowed, workdir))
+        once.setattr(owner, name, stopped)
+        with pytest.raises(Interruption):
+          run()
+    run()
+  return workdir
+
+
+def test_an_interrupted_run_goes_on_through_the_same_windows(
+  windowed, interrupted
+):
+  assert _lines(interrupted) == _lines(windowed)
+  one, other = (records.read_evaluation(w) for w in (windowed, interrupted))
   assert one == other
+
+
+def test_event_files_of_an_interrupted_run_have_each_step_once(interrupted):
+  reader = pytest.importorskip(
+    'tensorboard.backend.event_processing.event_accumulator',
+    reason='tensorboard is not here',
+  )
+  if not _IS_WATCHED:
+    pytest.skip('tensorboardX is not here')
+  folder = interrupted / 'tensorboard'
+  assert sorted(os.listdir(folder)) == [
+    *('mean', 'pictures', 'replica_0', 'replica_1')
+  ]
+  lines = records.read_metrics(interrupted)
+  for replica in range(2):
+    events = reader.EventAccumulator(str(folder / f'replica_{replica}'))
+    curve = events.Reload().Scalars('training/negative_bound')
+    assert [(each.step, each.value) for each in curve] == [
+      (line['step'], np.float32(line['negative_bound'][replica]))
+      for line in lines
+    ]
+  events = reader.EventAccumulator(str(folder / 'pictures')).Reload()
+  (tag,) = events.Tags()['images']
+  assert [each.step for each in events.Images(tag)] == [2, 4, 6]
 
 
 @pytest.mark.parametrize('limit', [None, _ROOM])
