@@ -23,3 +23,4 @@ EVALUATION = 2**31
 # The key of a batch, which `Problem.draw` splits in two: some generators make
 # the children of a split as if folded with 0 and 1.
 WITHOUT_REPEATS = 2
+TIGHTER_BOUNDS = 3

@@ -8,6 +8,7 @@ import jax
 import jax.numpy as jnp
 
 from gtmm_jax.memory import scan
+from gtmm_jax.model import free_energy
 from gtmm_jax.model.temporal_vae import TemporalVAE
 
 Array = jax.Array
@@ -48,6 +49,31 @@ class Problem:
     )
     shape = (*episode.frames.shape[:2], self.model.noise_size)
     return episode, jax.random.normal(noise_key, shape, jnp.float32)
+
+  def infer(
+    self,
+    variables: free_energy.Variables,
+    episode: Any,
+    noise: Array,
+    **options: Any,
+  ) -> free_energy.Inference:
+    """Infers the latents of episodes, and computes the bound's terms.
+
+    Args:
+      variables: of the model.
+      episode: `frames`, `condition` and `mask`, as `draw` returns them.
+      noise: standard normal, [T, B, noise_size].
+      **options: `train` and `recompute` of `free_energy.infer`.
+    """
+    return free_energy.infer(
+      self.model,
+      variables,
+      episode.frames,
+      episode.condition,
+      noise,
+      episode.mask,
+      **options,
+    )
 
   def episode_keys(self, key: Array) -> Array:
     """Returns the keys that `draw` gives to `sample`, [B]."""

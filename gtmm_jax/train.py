@@ -117,15 +117,8 @@ def objective(
   """
   variables = {'params': params, 'batch_stats': batch_stats}
   with derivatives.written_out():
-    inference = free_energy.infer(
-      problem.model,
-      variables,
-      episode.frames,
-      episode.condition,
-      noise,
-      episode.mask,
-      train=True,
-      recompute=problem.recompute,
+    inference = problem.infer(
+      variables, episode, noise, train=True, recompute=problem.recompute
     )
   return free_energy.negative_bound(inference.terms).mean(), inference
 

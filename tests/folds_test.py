@@ -23,7 +23,7 @@ _USES = {
     folds.DRAWING,
     range(folds.EVALUATION, 2**32),
   ),
-  'batch': (range(2), folds.WITHOUT_REPEATS),
+  'batch': (range(2), folds.WITHOUT_REPEATS, folds.TIGHTER_BOUNDS),
 }
 
 

@@ -38,9 +38,9 @@ def _of_training(run: Run) -> str:
   return repr((run.problem, run.layout, settings, functions))
 
 
-def _of_evaluation(run: Run) -> str:
+def _of_evaluation(*arguments: Any) -> str:
   """Writes all that a batch of the evaluation depends on."""
-  return repr((run.problem, run.task, run.settings.binarize))
+  return repr(arguments)
 
 
 def _once(

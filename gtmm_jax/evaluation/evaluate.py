@@ -117,6 +117,7 @@ def evaluate_batch(
   key: Array,
   images: Any,
   judge: Any = None,
+  generates: Array | bool = True,
 ) -> EvaluationState:
   """Evaluates one batch of episodes.
 
@@ -128,6 +129,8 @@ def evaluate_batch(
     images: held-out ones.
     judge: parameters of the classifier of images, where episodes ask for a
       class; else None.
+    generates: whether frames are generated, bool []; if not, no frame is judged
+      or measured, in half the time.
 
   Returns:
     The new state.
@@ -137,39 +140,24 @@ def evaluate_batch(
   batch_key = jax.random.fold_in(key, jnp.uint32(folds.EVALUATION) + number)
   dreams_key = jax.random.fold_in(key, folds.DREAMS)
   episode, noise = problem.draw(batch_key, images)
-  inference = free_energy.infer(
-    problem.model,
-    variables,
-    episode.frames,
-    episode.condition,
-    noise,
-    episode.mask,
-  )
-  generated = generate_twice(
-    protocol,
-    variables,
-    jax.random.fold_in(dreams_key, number),
-    episode,
-    noise,
-    inference,
-  )
-  entropy, closeness = state.entropy, state.closeness
+  inference = problem.infer(variables, episode, noise)
+
+  def generate_and_judge() -> tuple[retrieval.Verdicts, fidelity.Fidelity]:
+    pixel_key = jax.random.fold_in(dreams_key, number)
+    generated = generate_twice(
+      protocol, variables, pixel_key, episode, noise, inference
+    )
+    return _judge(protocol, episode, generated, judge)
+
+  def leave_out() -> tuple[retrieval.Verdicts, fidelity.Fidelity]:
+    return retrieval.none_asked(episode.predictable.shape), fidelity.zeros()
+
+  verdicts, measured = jax.lax.cond(generates, generate_and_judge, leave_out)
+  entropy = state.entropy
   if problem.model.observation_map.likelihood == 'bernoulli':
     floor = distributions.bernoulli_entropy(episode.frames)
     # Padding, frames of zeros, has no entropy.
     entropy += floor.sum((0, -3, -2, -1)).mean()
-  if protocol.asks == 'view':
-    measured = fidelity.measure(
-      episode.frames, generated.free, episode.predictable, protocol.prefix
-    )
-    closeness = jax.tree.map(jnp.add, closeness, measured)
-    verdicts = retrieval.none_asked(episode.predictable.shape)
-  else:
-    classify = judge and functools.partial(classifier.classify, judge)
-    prefix = protocol.prefix
-    if episode.in_prefix is not None:
-      prefix = episode.in_prefix.sum(axis=0, dtype=jnp.int32)
-    verdicts = retrieval.judge(episode, *generated, prefix, classify)
   batch = sums.Batch(
     inference.terms,
     episode.predictable,
@@ -185,7 +173,7 @@ def evaluate_batch(
     whole.totals,
     entropy,
     whole.retrieved,
-    closeness,
+    jax.tree.map(jnp.add, state.closeness, measured),
     sums.put(
       state.episodes,
       episodes.of_batch(inference.terms, episode, verdicts),
@@ -197,6 +185,23 @@ def evaluate_batch(
       for number, part in enumerate(state.parts)
     ),
   )
+
+
+def _judge(
+  protocol: Protocol, episode: Any, generated: Generated, judge: Any
+) -> tuple[retrieval.Verdicts, fidelity.Fidelity]:
+  """Judges generated frames, or measures how close they are to true views."""
+  if protocol.asks == 'view':
+    measured = fidelity.measure(
+      episode.frames, generated.free, episode.predictable, protocol.prefix
+    )
+    return retrieval.none_asked(episode.predictable.shape), measured
+  classify = judge and functools.partial(classifier.classify, judge)
+  prefix = protocol.prefix
+  if episode.in_prefix is not None:
+    prefix = episode.in_prefix.sum(axis=0, dtype=jnp.int32)
+  verdicts = retrieval.judge(episode, *generated, prefix, classify)
+  return verdicts, fidelity.zeros()
 
 
 def _of_part(episode: Any, number: int) -> Array:

@@ -49,6 +49,7 @@ def importance_weighted(
   condition: Array,
   key: Array,
   samples: int,
+  mask: Array | None = None,
   *,
   chunk: int = _CHUNK,
 ) -> Array:
@@ -65,6 +66,8 @@ def importance_weighted(
     condition: c, [T, B, A]; A = 0 where there is none.
     key: random key.
     samples: K, samples of each sequence.
+    mask: bool [T, B], false for padding after the last frame of a sequence,
+      which counts nowhere; None for no padding.
     chunk: how many samples are computed at a time, of one sequence or of
       several; memory grows with it.
 
@@ -87,8 +90,9 @@ def importance_weighted(
 
     return jax.nn.logsumexp(jax.lax.map(share, numbers))
 
+  sequences = frames, condition, mask
   return _map_sequences(
-    model, variables, estimate, frames, condition, key, chunk // size
+    model, variables, estimate, sequences, key, chunk // size
   )
 
 
@@ -99,6 +103,7 @@ def particle(
   condition: Array,
   key: Array,
   samples: int,
+  mask: Array | None = None,
   *,
   threshold: float = 0.5,
   chunk: int = _CHUNK,
@@ -114,6 +119,7 @@ def particle(
     condition: c, [T, B, A]; A = 0 where there is none.
     key: random key.
     samples: K, particles of each sequence.
+    mask: as in `importance_weighted`.
     threshold: the particles are resampled where their effective sample size is
       below this share of K. At 0 they never are, and the value is that of
       `importance_weighted`.
@@ -141,8 +147,9 @@ def particle(
       model, variables, observed, key, numbers, samples, threshold
     )
 
+  sequences = frames, condition, mask
   return _map_sequences(
-    model, variables, estimate, frames, condition, key, chunk // samples
+    model, variables, estimate, sequences, key, chunk // samples
   )
 
 
@@ -150,8 +157,7 @@ def _map_sequences(
   model: TemporalVAE,
   variables: Variables,
   estimate: Callable[[Observed, Array], Array],
-  frames: Array,
-  condition: Array,
+  sequences: tuple[Array, Array, Array | None],
   key: Array,
   at_a_time: int,
 ) -> Array:
@@ -161,24 +167,23 @@ def _map_sequences(
     model: the temporal VAE.
     variables: its variables.
     estimate: the function.
-    frames: [T, B, H, W, C].
-    condition: [T, B, A].
+    sequences: frames [T, B, H, W, C], condition [T, B, A], and mask [T, B].
     key: random key.
     at_a_time: sequences computed at a time; at least one is.
   """
 
   def encode_and_estimate(sequence):
-    frames, condition, key = sequence
+    (frames, condition, mask), key = sequence
     features = model.apply(variables, frames, method='encode')
-    return estimate(Observed(frames, features, condition), key)
+    return estimate(Observed(frames, features, condition, mask), key)
 
-  frames, condition = (jnp.moveaxis(x, 1, 0) for x in (frames, condition))
-  count = len(frames)
+  sequences = jax.tree.map(lambda x: jnp.moveaxis(x, 1, 0), sequences)
+  count = len(sequences[0])
   fold = functools.partial(jax.random.fold_in, key)
   keys = jax.vmap(fold)(jnp.arange(count))
   return jax.lax.map(
     encode_and_estimate,
-    (frames, condition, keys),
+    (sequences, keys),
     batch_size=max(1, min(count, at_a_time)),
   )
 

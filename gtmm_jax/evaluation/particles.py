@@ -45,11 +45,14 @@ class Observed(NamedTuple):
     frame: x_t in [0, 1], [..., H, W, C].
     features: of x_t, [..., F].
     condition: c_t, [..., A].
+    mask: false for padding after the sequence, which changes no weight, bool
+      [...]; None for no padding.
   """
 
   frame: Array
   features: Array
   condition: Array
+  mask: Array | None = None
 
 
 def run(
@@ -133,11 +136,14 @@ def advance(
   condition = _repeat(observed.condition, count)
   state, step = apply('observe', particles.state, features, condition, noise)
   likelihood = apply('decode', step.z, step.context)
-  log_weights = particles.log_weights + (
+  log_factors = (
     frame_sum(likelihood.log_likelihood(observed.frame))
     + apply('prior', step.context).log_density(step.z)
     - step.posterior.log_density(step.z)
   )
+  if observed.mask is not None:
+    log_factors = jnp.where(observed.mask, log_factors, 0.0)
+  log_weights = particles.log_weights + log_factors
   total = jax.nn.logsumexp(log_weights)
   # The estimate stays minus infinity; the weights would become NaN.
   are_dead = total == -jnp.inf

@@ -14,6 +14,7 @@ from matplotlib.figure import Figure
 
 from gtmm_jax.figures.curves import Run
 from gtmm_jax.figures.dots import Dot, dots_figure
+from gtmm_jax.figures.lengths import lengths_figure
 from gtmm_jax.figures.memory import memory_figure
 from gtmm_jax.figures.overlay import overlay_figure
 from gtmm_jax.figures.panels import Panel
@@ -31,6 +32,7 @@ __all__ = [
   'blocks',
   'dots_figure',
   'in_print',
+  'lengths_figure',
   'memory_figure',
   'overlay_figure',
   'results_figure',

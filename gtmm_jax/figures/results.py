@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -12,30 +12,16 @@ from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 from matplotlib.ticker import EngFormatter, MaxNLocator
 
-from gtmm_jax.figures import appearance, legend, writing
+from gtmm_jax.figures import appearance, curve_axes, legend, writing
 from gtmm_jax.figures.curves import (
   Curve,
   Run,
   held_out,
   limits,
-  numbers,
   over_training,
   per_frame,
 )
 
-# Okabe and Ito's colours, which can be told apart with every kind of colour
-# vision. Their yellow is left out: it is too pale for a line on white.
-_COLOURS = (
-  '#0072B2',
-  '#D55E00',
-  '#009E73',
-  '#CC79A7',
-  '#E69F00',
-  '#56B4E9',
-  '#000000',
-)
-_DASHES = ('-', '--', ':', '-.')  # The next one when the colours are used up.
-_PREDICTABLE = np.array((1.0, 0.94, 0.75))  # Red, green, blue: pale yellow.
 # Rings in the colour of their run, joined by a thin dotted line.
 _HELD_OUT = {
   'marker': 'o',
@@ -82,9 +68,11 @@ def results_figure(runs: Sequence[Run], title: str | None = None) -> Figure:
   if title:
     figure.suptitle(writing.literal(title), fontsize=11)
   frames, last, bound = figure.subplots(1, 3)
-  shaded = _shade_predictable(frames, runs)
-  styles = _styles(runs)
-  drawn = _draw_frames(frames, [per_frame(run) for run in runs], styles)
+  shaded = curve_axes.shade_predictable(frames, runs)
+  styles = curve_axes.styles_of(runs)
+  drawn = curve_axes.draw_frames(
+    frames, [per_frame(run) for run in runs], styles
+  )
   drawn += _draw_training(last, runs, 'kl_last', styles)
   floor = _floor(runs)
   drawn += _draw_training(bound, runs, 'negative_bound', styles, floor)
@@ -106,7 +94,7 @@ def results_figure(runs: Sequence[Run], title: str | None = None) -> Figure:
     handles[label] = Patch(facecolor='0.8', linewidth=0)
   if shaded:
     label = 'predictable frames'
-    handles[label] = Patch(facecolor=_PREDICTABLE, linewidth=0)
+    handles[label] = Patch(facecolor=curve_axes.PREDICTABLE, linewidth=0)
   if last.containers:
     handles['held-out episodes'] = Line2D([], [], color='black', **_HELD_OUT)
   if floor is not None:
@@ -115,44 +103,6 @@ def results_figure(runs: Sequence[Run], title: str | None = None) -> Figure:
     )
   legend.add(figure, handles)
   return figure
-
-
-def _styles(runs: Sequence[Run]) -> list[dict[str, Any]]:
-  """Chooses a colour for each model, and dashes for each of its runs.
-
-  With one model, or too many models or runs, goes by the order of runs.
-  """
-  names = [run.model or run.label for run in runs]
-  kinds = list(dict.fromkeys(names))
-  most = max(map(names.count, kinds))
-  if len(kinds) == 1 or len(kinds) > len(_COLOURS) or most > len(_DASHES):
-    turns = [divmod(index, len(_COLOURS)) for index in range(len(runs))]
-  else:
-    turns = [
-      (names[:index].count(name), kinds.index(name))
-      for index, name in enumerate(names)
-    ]
-  return [
-    {
-      'color': _COLOURS[colour],
-      'linestyle': _DASHES[turn % len(_DASHES)],
-      'linewidth': 1.4,
-    }
-    for turn, colour in turns
-  ]
-
-
-def _draw_frames(
-  axes: Axes, curves: Sequence[Curve | None], styles: Sequence[dict[str, Any]]
-) -> list[Curve]:
-  """Draws KL by frame; returns the curves that are not None."""
-  drawn = _draw(axes, curves, styles, markers=True)
-  if drawn:
-    ticks = MaxNLocator(8, integer=True, steps=[1, 2, 5, 10])
-    axes.xaxis.set_major_locator(ticks)
-    axes.set_xlim(0.5, max(len(curve.x) for curve in drawn) + 0.5)
-    axes.set_ylim(*limits(drawn, settled=0.0, from_zero=True))
-  return drawn
 
 
 def _floor(runs: Sequence[Run]) -> float | None:
@@ -183,7 +133,7 @@ def _draw_training(
     floor: lower bound of the metric, drawn as a line.
   """
   curves = [over_training(run, name) for run in runs]
-  drawn = _draw(axes, curves, styles, markers=False)
+  drawn = curve_axes.draw(axes, curves, styles, markers=False)
   for run, style in zip(runs, styles, strict=True):
     points = held_out(run, name)
     if points is not None:
@@ -201,59 +151,3 @@ def _draw_training(
       low, high = min(low, floor - room), high + room
     axes.set_ylim(low, high)
   return drawn
-
-
-def _draw(
-  axes: Axes,
-  curves: Sequence[Curve | None],
-  styles: Sequence[dict[str, Any]],
-  markers: bool,
-) -> list[Curve]:
-  """Draws and returns the curves that are not None, or writes 'no data'."""
-  for curve, style in zip(curves, styles, strict=True):
-    if curve is None:
-      continue
-    # The line of a single point would be invisible.
-    dots = markers or np.isfinite(curve.mean).sum() == 1
-    size = 3.5 if len(curve.x) <= 30 else 2.5
-    axes.plot(
-      curve.x,
-      curve.mean,
-      marker='o' if dots else '',
-      markersize=size,
-      zorder=3,
-      **style,
-    )
-    if np.isfinite(curve.error).any():
-      axes.fill_between(
-        curve.x,
-        curve.mean - curve.error,
-        curve.mean + curve.error,
-        color=style['color'],
-        alpha=0.2,
-        linewidth=0,
-        zorder=2,
-      )
-  drawn = [curve for curve in curves if curve is not None]
-  if not drawn:
-    axes.text(0.5, 0.5, 'no data', transform=axes.transAxes, ha='center')
-    axes.set(xticks=[], yticks=[])
-  return drawn
-
-
-def _shade_predictable(axes: Axes, runs: Iterable[Run]) -> bool:
-  """Shades predictable frames; returns whether there are any."""
-  evaluations = (run.evaluation for run in runs if run.evaluation is not None)
-  first = next(evaluations, None)
-  if first is None:
-    return False
-  fractions = np.nan_to_num(numbers(first['predictable']))
-  # One patch for each interval of equal shade avoids seams between frames.
-  ends = np.flatnonzero(np.diff(fractions, append=-1.0))
-  for start, end in zip([0, *(ends[:-1] + 1)], ends, strict=True):
-    if fractions[start] > 0:
-      shade = 1 - fractions[start] * (1 - _PREDICTABLE)
-      axes.axvspan(
-        start + 0.5, end + 1.5, facecolor=shade, linewidth=0, zorder=0
-      )
-  return bool((fractions > 0).any())

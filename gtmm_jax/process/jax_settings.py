@@ -1,5 +1,6 @@
 """jax's own settings that change the numbers of a run."""
 
+import contextlib
 from collections.abc import Mapping
 from typing import Any
 
@@ -60,6 +61,19 @@ def set_precision(chosen: str) -> None:
   """
   if chosen != 'default':
     jax.config.update('jax_default_matmul_precision', chosen)
+
+
+def with_precision(
+  chosen: str,
+) -> contextlib.AbstractContextManager[Any]:
+  """Sets the precision of matrix products inside a `with` statement.
+
+  Args:
+    chosen: as of `set_precision`.
+  """
+  if chosen == 'default':
+    return contextlib.nullcontext()
+  return jax.default_matmul_precision(chosen)
 
 
 def remedies(old: Mapping[str, Any]) -> dict[str, str]:

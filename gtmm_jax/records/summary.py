@@ -13,6 +13,8 @@ from gtmm_jax.records import documents
 _SUMMARISED = ('negative_bound', 'kl_new', 'kl_predictable', 'kl_last')
 # Evaluations have these; lines of metrics do not.
 _EVALUATED_ONLY = (
+  'negative_bound_iwae',
+  'negative_bound_particle',
   'kl_floor',
   'retrieval_ahead',
   'retrieval_ahead_chance',

@@ -66,14 +66,7 @@ def dream(
   """
   _, frame_key = jax.random.split(key)
   episode, noise = batch(problem, batch_key(key), images)
-  inference = free_energy.infer(
-    problem.model,
-    variables,
-    episode.frames,
-    episode.condition,
-    noise,
-    episode.mask,
-  )
+  inference = problem.infer(variables, episode, noise)
   free = generate.run_free(
     problem.model,
     variables,

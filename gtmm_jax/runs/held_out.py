@@ -1,4 +1,4 @@
-"""Evaluation of a run's replicas on held-out episodes."""
+"""Evaluation of replicas on held-out episodes."""
 
 import functools
 from collections.abc import Callable, Sequence
@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 
-from gtmm_jax import folds, replicas, train
+from gtmm_jax import folds, replicas
 from gtmm_jax.evaluation import (
   classifier,
   episodes,
@@ -18,9 +18,10 @@ from gtmm_jax.evaluation import (
   retrieval,
 )
 from gtmm_jax.model import free_energy
+from gtmm_jax.problem import Problem
 from gtmm_jax.process import jax_settings
 from gtmm_jax.runs import part_values
-from gtmm_jax.runs.run import Run, replica_keys
+from gtmm_jax.runs.exam import Exam, Weights
 from gtmm_jax.tasks.sources.dataset import Split
 
 # Classes of digits: only tasks on digits ask for a class.
@@ -46,6 +47,20 @@ class AtTheEnd(NamedTuple):
   episodes: episodes.EpisodeValues
 
 
+class _Sample(NamedTuple):
+  """Episodes to evaluate on.
+
+  Attributes:
+    keys: of the replicas, [R].
+    count: least number of episodes; whole batches are evaluated.
+    split: that they are drawn from.
+  """
+
+  keys: jax.Array
+  count: int
+  split: Split
+
+
 class _Evaluated(NamedTuple):
   """An evaluation of all replicas, on the host.
 
@@ -62,35 +77,35 @@ class _Evaluated(NamedTuple):
 
 
 class Evaluation:
-  """Evaluates states of a run; compiles once, at the first call.
+  """Evaluates variables of replicas; compiles once, at the first call.
 
   Attributes:
     is_compiled: whether it has compiled.
   """
 
-  def __init__(self, run: Run) -> None:
-    """Stores the run; compiles and moves nothing yet."""
-    self._run = run
-    self._step = replicas.repeat(run.layout, _one_batch(run))
+  def __init__(self, exam: Exam) -> None:
+    """Stores the exam; compiles and moves nothing yet."""
+    self._exam = exam
+    step = _one_batch(exam.problem, exam.task, exam.binarize)
+    self._step = replicas.repeat(exam.layout, step)
     self._classifier: Any = None
     self.is_compiled = False
 
-  def at_the_end(self, state: train.TrainState) -> AtTheEnd:
-    """Evaluates the state at the end of training.
+  def at_the_end(self, weights: Weights, split: Split) -> AtTheEnd:
+    """Evaluates what training ended with.
 
     Args:
-      state: of all replicas, on the devices; it is not changed.
+      weights: of all replicas; they are not changed.
+      split: that episodes are drawn from.
     """
-    settings = self._run.settings
-    split = settings.evaluate_on
-    sample = replica_keys(settings), settings.evaluation_episodes, split
-    values, frames, reads = self._evaluate(
-      state, train.evaluated(state), *sample
-    )
-    floors = self._kl_floors(state, reads, split)
+    sample = _Sample(self._exam.keys, self._exam.count, split)
+    values, frames, reads = self._evaluate(weights, weights.variables, sample)
+    floors = self._kl_floors(weights, reads, split)
     last = None
-    if settings.average:
-      last = self._evaluate(state, train.last_iterate(state), *sample).values
+    if weights.last_iterate is not None:
+      last = self._evaluate(
+        weights, weights.last_iterate, sample, generates=False
+      ).values
       last = {name: last[name] for name in _OF_LAST_ITERATE}
     more = {
       'classifier_accuracy': self._classifier_accuracy(split),
@@ -99,7 +114,7 @@ class Evaluation:
     values = part_values.with_floors({**values, **more}, floors, frames)
     return AtTheEnd(values, frames)
 
-  def on_the_way(self, state: train.TrainState) -> dict[str, Any]:
+  def on_the_way(self, weights: Weights) -> dict[str, Any]:
     """Returns `held_out` of a line of `metrics.jsonl`.
 
     Episodes are for validation, whatever the evaluation at the end reads. They
@@ -107,18 +122,18 @@ class Evaluation:
     many as at the end if these are fewer.
 
     Args:
-      state: of all replicas, on the devices; it is not changed.
+      weights: of all replicas; they are not changed.
 
     Returns:
       `episodes`, `split`, and the metrics of `evaluation.json` that have one
       number per replica, each [R]; without metrics for which no replica has a
       value.
     """
-    return part_values.on_the_way(self._validate(state, _ON_THE_WAY).values)
+    return part_values.on_the_way(self._validate(weights, _ON_THE_WAY).values)
 
   def _kl_floors(
     self,
-    state: train.TrainState,
+    weights: Weights,
     reads: Sequence[perfect_read.Moments],
     split: Split,
   ) -> list[np.ndarray]:
@@ -128,7 +143,7 @@ class Evaluation:
     otherwise every other batch of those of the evaluation.
 
     Args:
-      state: of all replicas, on the devices.
+      weights: of all replicas.
       reads: of each batch of the evaluation at the end.
       split: of that evaluation.
 
@@ -138,7 +153,7 @@ class Evaluation:
     """
     pairs = map(perfect_read.halves, reads)
     if split == 'test' and reads[0].count.any():
-      validation = self._validate(state, _PORTION).reads
+      validation = self._validate(weights, _PORTION, generates=False).reads
       pairs = zip(
         map(perfect_read.total, validation),
         map(perfect_read.total, reads),
@@ -149,43 +164,52 @@ class Evaluation:
       for fitted, reported in pairs
     ]
 
-  def _validate(self, state: train.TrainState, most: int) -> _Evaluated:
+  def _validate(
+    self, weights: Weights, most: int, generates: bool = True
+  ) -> _Evaluated:
     """Evaluates on `most` validation episodes, or as many as at the end."""
-    settings = self._run.settings
     fold = functools.partial(jax.random.fold_in, data=folds.HELD_OUT)
-    return self._evaluate(
-      state,
-      train.evaluated(state),
-      jax.vmap(fold)(replica_keys(settings)),
-      min(settings.evaluation_episodes, most),
-      'validation',
-    )
+    keys, count = jax.vmap(fold)(self._exam.keys), min(self._exam.count, most)
+    sample = _Sample(keys, count, 'validation')
+    return self._evaluate(weights, weights.variables, sample, generates)
 
   def _evaluate(
     self,
-    state: train.TrainState,
+    weights: Weights,
     variables: free_energy.Variables,
-    keys: jax.Array,
-    count: int,
-    split: Split,
+    sample: _Sample,
+    generates: bool = True,
   ) -> _Evaluated:
-    """Evaluates on `count` episodes of a split, rounded up to whole batches."""
-    run = self._run
-    batches = -(-count // run.settings.batch_size)
+    """Evaluates on whole batches of episodes.
+
+    Args:
+      weights: whose step and failures are reported.
+      variables: of all replicas, on the devices.
+      sample: the episodes.
+      generates: whether frames are generated; if not, values of generated
+        frames are NaN.
+    """
+    exam, failed_at = self._exam, weights.failed_at
+    size = exam.problem.batch_size
+    batches = -(-sample.count // size)
     sums, portions = self._add_batches(
-      (variables, replicas.scatter(run.layout, keys)),
+      (variables, replicas.scatter(exam.layout, sample.keys)),
       replicas.broadcast(
-        run.layout, (run.images.held_out(split), self._fit_classifier())
+        exam.layout,
+        (
+          exam.images.held_out(sample.split),
+          self._fit_classifier(),
+          np.bool_(generates),
+        ),
       ),
       batches,
     )
     self.is_compiled = True
-    failed_at = replicas.gather(state.failed_at)
-    is_bernoulli = run.problem.model.observation_map.likelihood == 'bernoulli'
+    is_bernoulli = exam.problem.model.observation_map.likelihood == 'bernoulli'
     values = {
-      'step': int(replicas.gather(state.step)[0]),
-      'episodes': batches * run.settings.batch_size,
-      'split': split,
+      'step': weights.step,
+      'episodes': batches * size,
+      'split': sample.split,
       **metrics.means(sums.totals, failed_at),
       **retrieval.accuracies(sums.retrieved, failed_at >= 0),
       **fidelity.means(sums.closeness, failed_at >= 0),
@@ -196,7 +220,7 @@ class Evaluation:
     }
     if sums.parts:
       values['by_task'] = part_values.by_task(
-        run.task.parts, sums.parts, failed_at, run.settings.batch_size
+        exam.task.parts, sums.parts, failed_at, size
       )
     frames, reads = zip(*portions, strict=True)
     return _Evaluated(
@@ -214,17 +238,15 @@ class Evaluation:
       The last state, whose sums are over all batches, and of each portion
       `episodes` and `reads`, leaves [R, P, ...]; all on the host.
     """
-    settings, layout = self._run.settings, self._run.layout
-    most = min(settings.evaluation_episodes, _PORTION)
-    portion = -(-most // settings.batch_size)
-    problem, length = self._run.problem, self._run.task.length
-    parts = len(getattr(self._run.task, 'parts', ()))
-    start = evaluate.zeros(problem, length, portion, parts)
+    exam = self._exam
+    portion = -(-min(exam.count, _PORTION) // exam.problem.batch_size)
+    parts = len(getattr(exam.task, 'parts', ()))
+    start = evaluate.zeros(exam.problem, exam.task.length, portion, parts)
+    count = exam.layout.replicas
     state = replicas.scatter(
-      layout,
+      exam.layout,
       jax.tree.map(
-        lambda leaf: np.broadcast_to(leaf, (settings.replicas, *leaf.shape)),
-        start,
+        lambda leaf: np.broadcast_to(leaf, (count, *leaf.shape)), start
       ),
     )
     portions = []
@@ -240,10 +262,10 @@ class Evaluation:
 
   def _fit_classifier(self) -> Any:
     """Returns the parameters of a task's classifier, None without."""
-    if self._classifier is None and self._run.task.asks == 'class':
+    if self._classifier is None and self._exam.task.asks == 'class':
       fit = functools.partial(classifier.fit, classes=_CLASSES)
       self._classifier = jax.jit(fit)(
-        jax_settings.key(0), self._run.images.training
+        jax_settings.key(0), self._exam.images.training
       )
     return self._classifier
 
@@ -252,21 +274,17 @@ class Evaluation:
     params = self._fit_classifier()
     if params is None:
       return None
-    images = self._run.images.held_out(split)
+    images = self._exam.images.held_out(split)
     return float(jax.jit(classifier.accuracy)(params, images))
 
 
-def _one_batch(run: Run) -> Callable[..., evaluate.EvaluationState]:
+def _one_batch(
+  problem: Problem, task: Any, binarize: bool
+) -> Callable[..., evaluate.EvaluationState]:
   """Returns a function that adds a batch of episodes to one replica's sums."""
-  protocol = evaluate.Protocol(
-    run.problem, run.task.prefix, run.task.asks, run.settings.binarize
-  )
+  protocol = evaluate.Protocol(problem, task.prefix, task.asks, binarize)
 
   def step(sums, own, shared):
-    variables, key = own
-    images, classifier_params = shared
-    return evaluate.evaluate_batch(
-      protocol, sums, variables, key, images, classifier_params
-    )
+    return evaluate.evaluate_batch(protocol, sums, *own, *shared)
 
   return step

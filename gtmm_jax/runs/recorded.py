@@ -25,13 +25,13 @@ class Recorded(NamedTuple):
     settings: resolved; `data` is the flag of the run.
     task: the task.
     frame_shape: (H, W, C).
-    checksum: of the data.
+    checksum: of the data; None where these may be others.
   """
 
   settings: Settings
   task: Any
   frame_shape: tuple[int, int, int]
-  checksum: str
+  checksum: str | None
 
 
 def read(workdir: pathlib.Path, kinds: Kinds) -> Recorded:
@@ -62,7 +62,7 @@ def read(workdir: pathlib.Path, kinds: Kinds) -> Recorded:
     header = _header(settings, data)
     task = resolve.make_task(settings, header, kinds)
     return Recorded(
-      settings, task, _frame_shape(settings), str(data['checksum'])
+      settings, task, frame_shape(settings), str(data['checksum'])
     )
   except (KeyError, TypeError, AttributeError) as error:
     raise ValueError(
@@ -81,8 +81,8 @@ def _require_known(
     if saved[what] not in known:
       raise ValueError(
         f'The {what} of {workdir} is {saved[what]!r}, which is not built in; '
-        f"give {what}s={{'{saved[what]}': ...}} as the program that trained it "
-        f'does.'
+        f"in Python, give {what}s={{'{saved[what]}': ...}} to gtmm_jax.load, "
+        f'as the program that trained it does.'
       )
   names = {
     *workdirs.BEFORE,
@@ -170,7 +170,7 @@ def _header(
   )
 
 
-def _frame_shape(settings: Settings) -> tuple[int, int, int]:
+def frame_shape(settings: Settings) -> tuple[int, int, int]:
   """Returns (H, W, C) of the frames, without reading any data."""
   if settings.shape is not None:
     return settings.shape

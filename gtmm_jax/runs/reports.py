@@ -6,7 +6,7 @@ from typing import Any
 
 from gtmm_jax import checkpoints, records, replicas, train
 from gtmm_jax.recipe import rate_at
-from gtmm_jax.runs import held_out, own_frames, progress
+from gtmm_jax.runs import exam, held_out, own_frames, progress
 from gtmm_jax.runs.event_files import EventFiles
 from gtmm_jax.runs.run import Run
 from gtmm_jax.runs.settings import Settings
@@ -79,7 +79,7 @@ class Reports:
     is_one_left = None in list(line['failed_at'])
     if is_one_left and _is_evaluated(settings, step):
       images.make_room()
-      line['held_out'] = self._evaluation.on_the_way(state)
+      line['held_out'] = self._evaluation.on_the_way(exam.weights_of(state))
     line = {'step': step, 'seconds': self._seconds(), **line}
     records.append_metrics(self._run.workdir, line)
     self._lines.append(line)

@@ -1,6 +1,7 @@
 """Resolves settings: fills in the preset's values, and checks all others."""
 
 import dataclasses
+from collections.abc import Collection, Iterable
 from typing import Any
 
 from gtmm_jax import presets
@@ -184,18 +185,31 @@ def _episode(
   if header:
     sizes = {}
   sizes |= preset.episodes.get(settings.task, {})
-  for name in settings.episode:
-    if name not in sizes:
-      flags = ' and '.join(f'--{each}' for each in sizes)
-      raise ValueError(
-        f'--{name} means nothing to {settings.task}; its episodes are set by '
-        f'{flags or "the file that --data names"}.'
-      )
+  require_sizes(settings.task, settings.episode, sizes)
   sizes |= settings.episode
   for name, value in sizes.items():
     if value is dataclasses.MISSING:
       raise ValueError(f'--{name} is missing; {settings.task} has no default.')
   return sizes | ({'length': header.length} if header else {})
+
+
+def require_sizes(
+  task: str, names: Iterable[str], sizes: Collection[str]
+) -> None:
+  """Raises `ValueError` for a size that episodes of a task do not have.
+
+  Args:
+    task: its name.
+    names: of sizes that are to be set.
+    sizes: names of the task's sizes that can be set.
+  """
+  for name in names:
+    if name not in sizes:
+      flags = ' and '.join(f'--{each}' for each in sizes)
+      raise ValueError(
+        f'--{name} means nothing to {task}; its episodes are set by '
+        f'{flags or "the file that --data names"}.'
+      )
 
 
 def _options(settings: Settings, kinds: Kinds) -> dict[str, Any]:

@@ -9,7 +9,7 @@ from rich.console import Console
 from rich.table import Table
 
 from gtmm_jax import records, train
-from gtmm_jax.runs import held_out, pictures, progress, workdirs
+from gtmm_jax.runs import exam, held_out, pictures, progress, workdirs
 from gtmm_jax.runs.run import Run
 from gtmm_jax.runs.settings import Settings
 
@@ -65,7 +65,7 @@ def conclude(
   if not workdirs.is_evaluated(workdir, settings.steps, episodes, split):
     what = f'evaluating on {episodes:,} {split} episodes'
     with progress.saying(what, console):
-      values, arrays = evaluation.at_the_end(state)
+      values, arrays = evaluation.at_the_end(exam.weights_of(state), split)
     for path in workdirs.figure_paths(workdir, settings):
       with contextlib.suppress(OSError):
         path.unlink()

@@ -8,6 +8,7 @@ from gtmm_jax.checkpoints import silence
 from gtmm_jax.process import command, jax_settings, signals
 from gtmm_jax.runs import (
   event_files,
+  exam,
   held_out,
   own_frames,
   progress,
@@ -57,7 +58,7 @@ def complete(run: Run) -> None:
   with workdirs.alone(workdir):
     workdirs.require_checkpoint(workdir, settings.steps)
     with starts.recorded(workdir, run.config, starts.before(workdir)):
-      evaluation = held_out.Evaluation(run)
+      evaluation = held_out.Evaluation(exam.of_run(run))
       state = _train(run, evaluation, console)
       with signals.at_once(_TRAINED):
         results.conclude(run, state, evaluation, console)

@@ -11,6 +11,7 @@ import numpy as np
 
 from gtmm_jax import checkpoints
 from gtmm_jax.model import build
+from gtmm_jax.model.free_energy import Variables
 from gtmm_jax.process import places
 from gtmm_jax.runs import kinds as kinds_module
 from gtmm_jax.runs import recorded, resolve
@@ -74,11 +75,34 @@ def load(
     failed_at=failed_at,
     model=model,
     variables=jax.device_put(variables),
+    is_average=source is not None,
     task=run.task,
     settings=settings,
     recorded=run,
     kinds=kinds,
   )
+
+
+def last_iterate(run: Trained) -> Variables | None:
+  """Returns the variables of a run without their average, as they are shaped.
+
+  Args:
+    run: from `load`.
+
+  Returns:
+    `params` and `batch_stats`; None where the run's variables are no average.
+  """
+  if not run.is_average:
+    return None
+  _, state = checkpoints.read_part(
+    run.workdir / 'checkpoints',
+    _template(run.recorded, run.model, None),
+    run.step,
+  )
+  del state['failed_at']
+  if run.replica is None:
+    return state
+  return jax.tree.map(lambda leaf: leaf[run.replica], state)
 
 
 def _template(

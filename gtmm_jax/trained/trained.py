@@ -1,6 +1,5 @@
 """A trained run as a model: what it can compute, with its data and figures."""
 
-import contextlib
 import dataclasses
 import functools
 import pathlib
@@ -15,6 +14,7 @@ from gtmm_jax import figures
 from gtmm_jax.model.free_energy import Terms, Variables, Watched
 from gtmm_jax.model.generate import Dream
 from gtmm_jax.model.temporal_vae import State, TemporalVAE
+from gtmm_jax.process import jax_settings
 from gtmm_jax.runs import pictures, prepare, workdirs
 from gtmm_jax.runs.kinds import Kinds
 from gtmm_jax.runs.recorded import Recorded
@@ -45,6 +45,7 @@ class Trained:
     model: the temporal VAE.
     variables: `params` and `batch_stats` on the default device, with a leading
       axis R if `replica` is None.
+    is_average: whether they are moving averages.
     task: the task; `task.sample(key, data.test)` draws an episode.
     settings: of the run, resolved.
     recorded: of the run's folder.
@@ -57,6 +58,7 @@ class Trained:
   failed_at: np.ndarray
   model: TemporalVAE
   variables: Variables
+  is_average: bool
   task: Any
   settings: Settings
   recorded: Recorded = dataclasses.field(repr=False)
@@ -70,7 +72,7 @@ class Trained:
       ValueError: they cannot be read, or are others than those of the run.
     """
     loaded, _ = prepare.load_images(self.settings, self.kinds)
-    if loaded.checksum != self.recorded.checksum:
+    if self.recorded.checksum not in (None, loaded.checksum):
       raise ValueError(
         f'The data of {self.workdir} have changed: {loaded.source} has the '
         f'checksum {loaded.checksum}, and the run had '
@@ -240,7 +242,7 @@ class Trained:
         if self.replica is None:
           axes = [0 if n < own else None for n in range(len(arguments))]
           result = jax.vmap(result, axes)
-        with _precision(self.settings.precision):
+        with jax_settings.with_precision(self.settings.precision):
           return result(*arguments)
 
       compiled = jax.jit(call, static_argnums=0)
@@ -281,10 +283,3 @@ class Trained:
       f'state is not one of this model, whose leaves are [{form}]; take the '
       f'first result of observe, or None for a dream from nothing.'
     )
-
-
-def _precision(name: str) -> contextlib.AbstractContextManager[Any]:
-  """Sets the precision of matrix products, as the run had it."""
-  if name == 'default':
-    return contextlib.nullcontext()
-  return jax.default_matmul_precision(name)

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from gtmm_jax.evaluation import perfect_read
-from gtmm_jax.runs import held_out
+from gtmm_jax.runs import exam, held_out
 from gtmm_jax.runs.run import replica_keys
 
 _REPLICAS, _LATENT = 2, 3
@@ -31,30 +31,32 @@ class _Stub(held_out.Evaluation):
   """Evaluates nothing: returns the moments of a split, and notes the calls."""
 
   def __init__(self, reads, episodes):
-    settings = types.SimpleNamespace(
-      seed=0, replicas=_REPLICAS, evaluation_episodes=episodes
-    )
-    self._run, self._reads = types.SimpleNamespace(settings=settings), reads
-    self.calls = []
+    self._exam = types.SimpleNamespace(keys=_keys(), count=episodes)
+    self._reads, self.calls = reads, []
 
-  def _evaluate(self, state, variables, keys, count, split):
-    self.calls.append((variables, keys, count, split))
-    return held_out._Evaluated({}, None, (self._reads[split],))
+  def _evaluate(self, weights, variables, sample, generates):
+    # The floor needs no generated frame.
+    assert not generates
+    self.calls.append((variables, *sample))
+    return held_out._Evaluated({}, None, (self._reads[sample.split],))
 
 
-def _floor(monkeypatch, reads, split, episodes=5_000):
+def _keys():
+  settings = types.SimpleNamespace(seed=0, replicas=_REPLICAS)
+  return replica_keys(settings)
+
+
+def _floor(reads, split, episodes=5_000):
   """Returns the floor, and the evaluations that it took."""
-  monkeypatch.setattr(held_out.train, 'evaluated', lambda state: state)
   evaluation = _Stub(reads, episodes)
-  (floor,) = evaluation._kl_floors('state', (reads[split],), split)
+  weights = exam.Weights(0, None, 'average', 'last')
+  (floor,) = evaluation._kl_floors(weights, (reads[split],), split)
   return floor, evaluation.calls
 
 
-def test_on_validation_one_half_is_fitted_to_and_the_other_reported(
-  monkeypatch,
-):
+def test_on_validation_one_half_is_fitted_to_and_the_other_reported():
   reads = {'validation': _reads(0)}
-  floor, calls = _floor(monkeypatch, reads, 'validation')
+  floor, calls = _floor(reads, 'validation')
   assert not calls
   fitted, reported = (
     jax.tree.map(lambda leaf, i=i: leaf[:, i::2].sum(1), reads['validation'])
@@ -67,15 +69,14 @@ def test_on_validation_one_half_is_fitted_to_and_the_other_reported(
 
 @pytest.mark.parametrize(('episodes', 'count'), [(5_000, 500), (60, 60)])
 def test_on_test_it_is_fitted_to_validation_and_all_are_reported(
-  monkeypatch, episodes, count
+  episodes, count
 ):
   reads = {'validation': _reads(1), 'test': _reads(2, batches=7)}
-  floor, calls = _floor(monkeypatch, reads, 'test', episodes)
-  ((variables, keys, asked, split),) = calls
-  assert (variables, asked, split) == ('state', count, 'validation')
+  floor, calls = _floor(reads, 'test', episodes)
+  ((variables, keys, episodes_drawn, split),) = calls
+  assert (variables, episodes_drawn, split) == ('average', count, 'validation')
   # Of other episodes than those of an evaluation at the end.
-  settings = types.SimpleNamespace(seed=0, replicas=_REPLICAS)
-  ends = jax.random.key_data(replica_keys(settings))
+  ends = jax.random.key_data(_keys())
   assert (jax.random.key_data(keys) != ends).any(-1).all()
   validation, test = (
     jax.tree.map(lambda leaf: leaf.sum(1), reads[name])
@@ -85,21 +86,17 @@ def test_on_test_it_is_fitted_to_validation_and_all_are_reported(
   np.testing.assert_allclose(floor, expected)
 
 
-def test_each_part_of_a_mixture_has_a_floor_of_its_own(monkeypatch):
+def test_each_part_of_a_mixture_has_a_floor_of_its_own():
   parts = [_reads(0), _reads(4)]
-  floors = _Stub({}, 60)._kl_floors('state', parts, 'validation')
-  alone = [
-    _floor(monkeypatch, {'validation': part}, 'validation')[0] for part in parts
-  ]
+  floors = _Stub({}, 60)._kl_floors(None, parts, 'validation')
+  alone = [_floor({'validation': part}, 'validation')[0] for part in parts]
   np.testing.assert_array_equal(floors, alone)
   assert (floors[0] != floors[1]).all()
 
 
 @pytest.mark.parametrize('split', ['validation', 'test'])
-def test_without_frames_that_come_back_nothing_is_evaluated_again(
-  monkeypatch, split
-):
+def test_without_frames_that_come_back_nothing_is_evaluated_again(split):
   reads = {split: jax.tree.map(np.zeros_like, _reads(3))}
-  floor, calls = _floor(monkeypatch, reads, split)
+  floor, calls = _floor(reads, split)
   assert not calls
   np.testing.assert_array_equal(floor, [np.nan] * _REPLICAS)

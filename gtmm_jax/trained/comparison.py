@@ -1,0 +1,139 @@
+"""A table and a figure of evaluations of one run on several episodes."""
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+from rich import box
+from rich.console import Console
+from rich.table import Table
+
+from gtmm_jax import figures, records
+from gtmm_jax.tasks.sources.dataset import Split
+from gtmm_jax.trained.trained import Trained
+from gtmm_jax.trained.variants import Variant
+
+# Metrics and their headings; the unit is nats a frame if none is named.
+_COLUMNS = {
+  'negative_bound': 'negative\nbound',
+  'negative_bound_iwae': 'IWAE',
+  'negative_bound_particle': 'particle\nfilter',
+  'kl_new': 'KL\nnew',
+  'kl_predictable': 'KL pre-\ndictable',
+  'kl_floor': 'floor',
+  'ratio': 'ratio',
+  'retrieval_ahead': 'retrieved\nahead',
+  'retrieval_free': 'retrieved\nfree',
+  'dream_error_all': 'squared\nerror',
+  'copy_error_all': 'nearest\nseen',
+}
+# Shown even where no row has a value.
+_ALWAYS = ('negative_bound', 'kl_new', 'kl_predictable', 'ratio')
+
+
+class Row(NamedTuple):
+  """Episodes of certain sizes, of one split.
+
+  Attributes:
+    name: their sizes in words, such as 'l 20, k 5'.
+    split: of the data.
+    variant: of the trained run.
+  """
+
+  name: str
+  split: Split
+  variant: Variant
+
+
+Shown = list[tuple[Row, Mapping[str, Any]]]
+
+
+def show(run: Trained, shown: Shown, console: Console) -> None:
+  """Prints a table with a row for each evaluation.
+
+  Args:
+    run: the trained run.
+    shown: rows, each with its evaluation as read.
+    console: to print on.
+  """
+  settings = run.settings
+  lines = records.read_metrics(run.workdir)
+  has_settled = records.settled_at(lines) is not None
+  summaries = [records.summarise(each, has_settled) for _, each in shown]
+  evaluation = shown[0][1]
+  console.print(
+    f'{settings.model} on {settings.task} after {run.step:,} steps; '
+    f'{evaluation["episodes"]:,} episodes a row, '
+    f'{len(evaluation["failed_at"])} replicas'
+  )
+  names = [
+    name
+    for name in _COLUMNS
+    if name in _ALWAYS or any(each.get(name) for each in summaries)
+  ]
+  table = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0))
+  for heading in ('episodes', 'split', 'slots'):
+    table.add_column(heading)
+  for name in names:
+    table.add_column(_COLUMNS[name], justify='right')
+  for (row, _), summary in zip(shown, summaries, strict=True):
+    cells = [_cell(summary.get(name)) for name in names]
+    table.add_row(row.name, row.split, _slots(row.variant), *cells)
+  console.print(table)
+  for line in _remarks(run, shown, has_settled):
+    console.print(line)
+
+
+def figure(run: Trained, shown: Shown) -> figures.Figure:
+  """Draws the KL of each frame, a panel for each length."""
+  panels: dict[str, list[figures.Run]] = {}
+  for row, evaluation in shown:
+    title = row.name
+    if row.variant.slots is not None:
+      title += f', {row.variant.slots} slots'
+    one = figures.Run(row.split, (), evaluation)
+    panels.setdefault(title, []).append(one)
+  settings = run.settings
+  return figures.lengths_figure(
+    panels,
+    f'{figures.in_print(settings.model)} on '
+    f'{settings.task.replace("_", " ")}, trained with T '
+    f'{run.recorded.task.length}',
+  )
+
+
+def _slots(variant: Variant) -> str:
+  """Returns the number of slots, and whether they grew or are too few."""
+  if variant.slots is None:
+    return '-'
+  words = {'grown': 'grown', 'overwritten': 'over-\nwritten', '': ''}
+  return f'{variant.slots} {words[variant.change]}'.rstrip()
+
+
+def _cell(value: records.MeanAndError | None) -> str:
+  """Writes a mean, and its standard error in a line below."""
+  if value is None:
+    return '-'
+  error = value.standard_error
+  return f'{value.mean:,.3f}' + ('' if error is None else f'\n±{error:,.3f}')
+
+
+def _remarks(run: Trained, shown: Shown, has_settled: bool) -> list[str]:
+  """Returns sentences below the table, each once."""
+  evaluation = shown[0][1]
+  lines = [
+    f'{row.name}: {row.variant.remark}.'
+    for row, _ in shown
+    if row.variant.remark
+  ]
+  for name in ('negative_bound_iwae', 'negative_bound_particle'):
+    if name in evaluation:
+      lines.append(
+        f'Tighter bounds are of {evaluation["bound_samples"]:,} samples.'
+      )
+  lines += [
+    f'Replica {replica} stopped being finite at step {step:,} and is left out.'
+    for replica, step in records.failed_replicas(evaluation)
+  ]
+  if not has_settled:
+    lines.append('No KL ratio is shown: the run has not settled.')
+  return list(dict.fromkeys(lines))

@@ -1,0 +1,292 @@
+"""Evaluations of a trained run, against the run's own and by hand."""
+
+import dataclasses
+import re
+
+import jax
+import numpy as np
+import pytest
+
+import evaluate as program
+import gtmm_jax
+import program_flags
+import trained_runs
+from gtmm_jax import folds, records, replicas, trained
+from gtmm_jax.model import build
+from gtmm_jax.problem import Problem
+from gtmm_jax.runs import exam, held_out, prepare, recorded
+from gtmm_jax.runs.kinds import BUILT_IN
+from gtmm_jax.runs.run import replica_keys
+from gtmm_jax.trained import evaluating, variants
+
+_SIZES = {'pre_recall': 3, 'recall': 2}
+
+
+@pytest.fixture(scope='module')
+def own(tmp_path_factory):
+  """Returns a run and its own evaluation; replica 1 failed."""
+  folder = tmp_path_factory.mktemp('recall')
+  run = trained_runs.prepare_run(
+    folder, task='perfect_recall', evaluation_episodes=3, **_SIZES
+  )
+  (state,) = trained_runs.write(run, {2: [-1, 1]})
+  weights = exam.weights_of(replicas.scatter(run.layout, state))
+  evaluation = held_out.Evaluation(exam.of_run(run))
+  return run, evaluation.at_the_end(weights, 'validation')
+
+
+@pytest.fixture(autouse=True)
+def _few_digits(monkeypatch):
+  monkeypatch.setattr(prepare.digit_images, 'load_digits', trained_runs.digits)
+
+
+@pytest.fixture(autouse=True, scope='module')
+def _flags():
+  with program_flags.defined(program.define_flags):
+    yield
+
+
+def _evaluate(run, *flags):
+  """Calls the program; returns the folder of the results of a name."""
+  arguments = ['evaluate.py', f'--workdir={run.workdir}', *flags]
+  assert program_flags.exit_code(arguments, program.main) == 0
+  names = [each for each in flags if each.startswith('--name=')]
+  name = names[0].partition('=')[2] if names else 'as_trained'
+  return run.workdir / 'evaluations' / name
+
+
+def _same(one, other):
+  """Checks that two records are equal to rounding, null for null."""
+  assert type(one) is type(other) or None not in (one, other)
+  if isinstance(one, dict):
+    assert one.keys() == other.keys()
+    for name in one:
+      _same(one[name], other[name])
+  elif isinstance(one, list):
+    assert len(one) == len(other)
+    for pair in zip(one, other, strict=True):
+      _same(*pair)
+  elif isinstance(one, float):
+    assert one == pytest.approx(other, rel=1e-4, abs=1e-4)
+  else:
+    assert one == other
+
+
+def test_with_no_flags_the_values_are_those_of_the_run(own, capsys):
+  run, expected = own
+  folder = _evaluate(run)
+  values = records.read_evaluation(folder / 'validation')
+  _same(values, records.documents.as_json(expected.values))
+  assert values['last_iterate']['negative_bound'][0] is not None
+  arrays = records.read_episodes(folder / 'validation')
+  for one, other in zip(arrays, expected.episodes, strict=True):
+    assert one.dtype == other.dtype
+    np.testing.assert_allclose(one, other, rtol=1e-4, atol=1e-4)
+  out = capsys.readouterr().out
+  assert 'l 3, k 2' in out and 'Replica 1 stopped being finite' in out
+  assert (folder / 'kl_by_frame.png').exists()
+
+
+def _batch(run, variant, key):
+  """Draws the first batch of an evaluation; returns its key and episodes."""
+  batch_key = jax.random.fold_in(key, np.uint32(folds.EVALUATION))
+  problem = Problem(run.model, variant.task.sample, run.settings.batch_size)
+  images = run.data.held_out('test')
+  return batch_key, *jax.jit(problem.draw)(batch_key, images)
+
+
+def test_longer_episodes_are_those_of_their_seed_and_split(own):
+  run = gtmm_jax.load(own[0].workdir, replica=0)
+  sizes = {'pre_recall': 5}
+  measured = trained.evaluate(run, sizes, 'test', episodes=2, seed=4)
+  (key, _) = replica_keys(dataclasses.replace(run.settings, seed=4))
+  variant = variants.make(run, sizes)
+  batch_key, episode, _ = _batch(run, variant, key)
+  noise_key = jax.random.split(batch_key)[1]
+  _, terms = run.observe(noise_key, episode.frames)
+  np.testing.assert_allclose(
+    measured.episodes.kl[0], terms.kl.T, rtol=1e-4, atol=1e-4
+  )
+  np.testing.assert_array_equal(
+    measured.episodes.predictable[0], episode.predictable.T
+  )
+  values = measured.values
+  assert (values['split'], values['episodes']) == ('test', 2)
+  assert measured.episodes.kl.shape == (1, 2, 7)
+  np.testing.assert_allclose(
+    values['last_iterate']['negative_bound'].shape, (1,)
+  )
+
+
+def test_tighter_bounds_are_of_the_same_episodes(own, capsys):
+  run = own[0]
+  folder = _evaluate(
+    run,
+    '--bound=iwae,particle',
+    '--samples=1',
+    '--evaluate_on=test',
+    '--episodes=1',
+    '--name=tight',
+  )
+  one = gtmm_jax.load(run.workdir, replica=0)
+  batch_key, episode, _ = _batch(
+    one, variants.make(one), replica_keys(one.settings)[0]
+  )
+  key = jax.random.fold_in(batch_key, folds.TIGHTER_BOUNDS)
+  values = records.read_evaluation(folder / 'test')
+  with np.load(folder / 'test' / 'bounds.npz') as arrays:
+    expected = one.log_likelihood(key, episode.frames, bound='iwae')
+    expected = -np.asarray(expected)
+    # With one sample the two are the same.
+    for name in ('negative_bound_iwae', 'negative_bound_particle'):
+      np.testing.assert_allclose(arrays[name][0], expected, rtol=1e-4)
+      assert np.isnan(arrays[name][1]).all() and arrays[name].shape == (2, 2)
+      assert values[name] == [pytest.approx(expected.mean(), rel=1e-4), None]
+  out = capsys.readouterr().out
+  assert 'IWAE' in out and 'Tighter bounds are of 1 samples' in out
+
+
+def test_the_same_command_repeats_nothing_and_another_is_refused(
+  own, capsys, monkeypatch
+):
+  run = own[0]
+  _evaluate(run)
+  first = capsys.readouterr().out
+  monkeypatch.setattr(evaluating.Evaluator, '__call__', None)
+  folder = _evaluate(run)
+  lines = [x for x in first.splitlines() if not x.startswith('evaluating ')]
+  assert capsys.readouterr().out.splitlines() == lines
+  before = _contents(folder)
+  arguments = ['evaluate.py', f'--workdir={run.workdir}', '--name=as_trained']
+  error = program_flags.refused(capsys, [*arguments, '--seed=3'], program.main)
+  assert 'other settings: seed (0 then, 3 now); give another --name' in error
+  assert _contents(folder) == before
+
+
+def _contents(folder):
+  return {
+    path: path.stat().st_mtime_ns
+    for path in folder.rglob('*')
+    if path.is_file()
+  }
+
+
+@pytest.mark.parametrize(
+  ('flags', 'message'),
+  [
+    (['--workdir=absent'], 'There is no run in absent'),
+    (['--step=3'], 'no checkpoint of step 3 .*; there are those of step 2'),
+    (['--rows=2'], '--rows means nothing to perfect_recall.*--pre_recall and'),
+    (['--pre_recall=3,1'], 'recall is 2 and pre_recall 1'),
+    (['--recall=0'], 'recall is 0; it must be at least 1'),
+    (['--pre_recall=nan'], "'nan'; it must be whole numbers"),
+    (['--pre_recall='], 'it must be whole numbers with commas'),
+    (['--pre_recall=99999999999'], 'must be at most'),
+    (['--episodes=0'], '--episodes is 0; it must be >= 1'),
+    (['--samples=0', '--bound=iwae'], '--samples is 0; it must be >= 1'),
+    (['--samples=9'], '--samples is of tighter bounds; add --bound=iwae,'),
+    (['--bound=elbo'], "bound is 'elbo'; there are iwae and particle"),
+    (['--evaluate_on=training'], "split is 'training'; it must be validation"),
+    (['--seed=-1'], '--seed is -1'),
+    (['--slots=grow', '--pre_recall=9'], 'cannot grow: its weights core/att'),
+    (['--name=a/b'], '--name=a/b cannot name a folder'),
+    (['--data=files:absent'], 'absent'),
+  ],
+)
+def test_mistakes_are_told_and_nothing_is_written(
+  own, capsys, monkeypatch, tmp_path, flags, message
+):
+  workdir = own[0].workdir
+  if '--data=files:absent' in flags:
+    monkeypatch.undo()
+  monkeypatch.chdir(tmp_path)
+  before = _contents(workdir)
+  arguments = ['evaluate.py', f'--workdir={workdir}', *flags]
+  error = program_flags.refused(capsys, arguments, program.main)
+  assert re.search(message, error), error
+  assert _contents(workdir) == before and not list(tmp_path.iterdir())
+
+
+def _trained(tmp_path, **changes):
+  """Returns a trained run without variables."""
+  run = trained_runs.prepare_run(
+    tmp_path, task='perfect_recall', **{**_SIZES, **changes}
+  )
+  shape = run.images.training.shape
+  return trained.Trained(
+    workdir=tmp_path,
+    step=0,
+    replica=None,
+    failed_at=np.full(2, -1),
+    model=run.problem.model,
+    variables=None,
+    is_average=False,
+    task=run.task,
+    settings=run.settings,
+    recorded=recorded.Recorded(run.settings, run.task, shape, None),
+    kinds=BUILT_IN,
+  )
+
+
+@pytest.mark.parametrize(
+  ('changes', 'slots'),
+  [
+    ({'model': 'ntm'}, 10),
+    ({'model': 'lru'}, 50),
+    ({'model': 'dnc'}, 10),
+    ({'model': 'dnc', 'set': ('slots=3',)}, 6),
+    ({'model': 'associative', 'without': ('age', 'arrival')}, 10),
+  ],
+)
+def test_a_memory_grows_with_the_frames(tmp_path, changes, slots):
+  run = _trained(tmp_path, **changes)
+  longer = {'pre_recall': 7, 'recall': 3}
+  variant = variants.make(run, longer)
+  assert (variant.slots, variant.change) == (slots, 'grown')
+  assert f'{slots} slots; trained with' in variant.remark
+  shapes = [
+    build.variable_shapes(model, (28, 28, 1))
+    for model in (run.model, variant.model)
+  ]
+  assert jax.tree.map(lambda leaf: leaf.shape, shapes[0]) == jax.tree.map(
+    lambda leaf: leaf.shape, shapes[1]
+  )
+  kept = variants.make(run, longer, 'trained')
+  assert kept.model == run.model
+  # The LRU has five slots for each frame.
+  is_full = kept.slots < 9
+  assert kept.change == ('overwritten' if is_full else '')
+  assert ('slots for 10 frames: ' in kept.remark) == is_full
+  # Shorter episodes keep the slots.
+  assert variants.make(run, {'pre_recall': 2}).model == run.model
+
+
+@pytest.mark.parametrize(
+  ('changes', 'why'),
+  [
+    ({}, r'core/attention/\w+ are for 5 slots'),
+    ({'model': 'associative'}, 'are for 5 slots'),
+    ({'set': ('attention=gaussian',)}, 'at a share of all its slots'),
+    ({'model': 'ntm', 'set': ('initial_memory=learned',)}, 'core/initial_mem'),
+  ],
+)
+def test_a_memory_that_cannot_grow_says_why(tmp_path, changes, why):
+  run = _trained(tmp_path, **changes)
+  variant = variants.make(run, {'pre_recall': 7})
+  assert (variant.model, variant.change) == (run.model, 'overwritten')
+  assert re.search(
+    rf'5 slots for 9 frames \(it cannot grow: .*{why}', variant.remark
+  )
+  with pytest.raises(ValueError, match=why) as error:
+    variants.make(run, {'pre_recall': 7}, 'grow')
+  assert '--slots=trained' in str(error.value)
+  # The latent of the last frame is never read.
+  assert not variants.make(run, {'pre_recall': 4}).remark
+
+
+def test_a_model_without_slots_has_none_to_grow(tmp_path):
+  run = _trained(tmp_path, model='vrnn', set=('latent_size=3',))
+  variant = variants.make(run, {'pre_recall': 7})
+  assert (variant.slots, variant.remark) == (None, '')
+  with pytest.raises(ValueError, match='vrnn has no slots'):
+    variants.make(run, {'pre_recall': 7}, 'grow')
