@@ -2,11 +2,14 @@
 
 import dataclasses
 import functools
+from unittest import mock
 
 import jax
 import numpy as np
 import pytest
 
+import slow_cases
+import striped_rooms
 from gtmm_jax import presets, train
 from gtmm_jax.model import build
 from gtmm_jax.problem import Problem
@@ -36,7 +39,10 @@ _TINY = dataclasses.replace(
   word_size=8,
 )
 _CELLS = [(task, model) for task in presets.TASKS for model in presets.MODELS]
-_every_cell = pytest.mark.parametrize(('task', 'model'), _CELLS)
+# Every task with one model. Each other model trains on navigation in
+# tests/runs/values_test.py, so that what is left for slow tests is that a task
+# and a model do not fit one another.
+_QUICK = [(task, 'introspective') for task in presets.TASKS]
 # Every model on recall, which compiles once for five tasks, and every task with
 # the introspective model.
 _COMPILED = [
@@ -69,7 +75,9 @@ def _images(task):
 def _episodes(name):
   """Draws two episodes of a task, [B, T, ...]."""
   sample = jax.vmap(TASKS[name](*_SIZES[name]).sample, in_axes=(0, None))
-  return jax.jit(sample)(jax.random.split(_KEY, _BATCH), _images(name))
+  # Rooms are long to compile, and no cell needs them.
+  with mock.patch.object(rooms, 'render', striped_rooms.render):
+    return jax.jit(sample)(jax.random.split(_KEY, _BATCH), _images(name))
 
 
 def _one_of(key, episodes):
@@ -113,7 +121,8 @@ def _check(before, after, length):
   assert np.mean([(one != other).any() for one, other in pairs]) > 0.7
 
 
-@_every_cell
+@pytest.mark.slow
+@pytest.mark.parametrize(('task', 'model'), _CELLS)
 def test_a_step_keeps_all_shapes(task, model):
   """Traces a step, without compiling it."""
   episodes = _episodes(task)
@@ -124,7 +133,9 @@ def test_a_step_keeps_all_shapes(task, model):
   assert after.totals.kl.shape == (length,)
 
 
-@pytest.mark.parametrize(('task', 'model'), _COMPILED)
+@pytest.mark.parametrize(
+  ('task', 'model'), slow_cases.but_for(_QUICK, _COMPILED)
+)
 def test_a_step_at_tiny_sizes(task, model):
   episodes = _episodes(task)
   length = episodes.frames.shape[1]
@@ -138,7 +149,7 @@ def test_a_step_at_tiny_sizes(task, model):
 
 
 @pytest.mark.slow
-@_every_cell
+@pytest.mark.parametrize(('task', 'model'), _CELLS)
 def test_a_step_of_the_paper_preset(task, model):
   sizes = dict(presets.PAPER.episodes[task])
   if task == 'frames':

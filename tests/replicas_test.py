@@ -7,6 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+import slow_cases
 from gtmm_jax import presets, replicas, train
 from gtmm_jax.model import build
 from gtmm_jax.problem import Problem
@@ -107,7 +108,10 @@ def alone():
 
 @pytest.mark.parametrize(
   'devices, per_device, loops',
-  [(1, 4, True), (2, 2, True), (4, 1, True), (4, 1, False)],
+  slow_cases.but_for(
+    [(1, 4, True), (4, 1, True), (4, 1, False)],
+    [(1, 4, True), (2, 2, True), (4, 1, True), (4, 1, False)],
+  ),
 )
 def test_every_layout_trains_each_replica_as_if_it_were_alone(
   alone, devices, per_device, loops
@@ -143,6 +147,8 @@ def test_portions_of_steps_change_no_bit():
     _assert_same(_train(layout, portions), whole)
 
 
+# Both are each replica alone, as the test of all layouts has it.
+@pytest.mark.slow
 def test_pmap_of_vmap_equals_jit_of_vmap_with_a_sharded_replica_axis():
   mesh = jax.sharding.Mesh(np.array(jax.devices()[:4]), ('replica',))
   spec = jax.sharding.PartitionSpec

@@ -48,6 +48,7 @@ def alone(tmp_path_factory: pytest.TempPathFactory):
   return result.stdout, json.loads((folder / 'numbers.json').read_text())
 
 
+@pytest.mark.slow
 def test_without_pytorch_the_cores_are_timed_and_the_extra_is_named(alone):
   printed, content = alone
   assert 'derivatives: written out' in printed
@@ -68,6 +69,7 @@ def test_without_pytorch_the_cores_are_timed_and_the_extra_is_named(alone):
     assert sizes == [4, 3, 2]
 
 
+@pytest.mark.slow
 def test_json_says_where_and_of_what(alone):
   _, content = alone
   assert content['settings'] == {
@@ -84,6 +86,7 @@ def test_json_says_where_and_of_what(alone):
   assert content['device']['cores'] == os.cpu_count()
 
 
+@pytest.mark.slow
 def test_table_has_a_line_for_each_row_and_fits(alone):
   printed, content = alone
   lines = [line for line in printed.splitlines() if line[:1] in ('│', '┃')]

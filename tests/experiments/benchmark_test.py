@@ -97,6 +97,7 @@ def measured(digits: pathlib.Path, tmp_path_factory: pytest.TempPathFactory):
   return result.stdout, json.loads((folder / 'numbers.json').read_text())
 
 
+@pytest.mark.slow
 def test_json_says_what_was_measured_where_and_on_what(measured):
   _, content = measured
   assert content['settings'] == {
@@ -123,6 +124,7 @@ def test_json_says_what_was_measured_where_and_on_what(measured):
   assert len(content['data']['checksum']) == 64
 
 
+@pytest.mark.slow
 def test_rows_are_laid_out_as_runs_of_as_many_replicas(measured):
   _, content = measured
   layout = [
@@ -141,6 +143,7 @@ def test_rows_are_laid_out_as_runs_of_as_many_replicas(measured):
     assert sizes == [5, 2, None]
 
 
+@pytest.mark.slow
 def test_numbers_of_a_row_agree_with_each_other(measured):
   _, content = measured
   for row in content['rows']:
@@ -169,6 +172,7 @@ def test_numbers_of_a_row_agree_with_each_other(measured):
   assert powers == [None, pytest.approx(np.log2(two / one))]
 
 
+@pytest.mark.slow
 def test_steps_stand_beside_the_least_that_they_can_take(measured):
   printed, content = measured
   first, second = content['rows']
@@ -189,6 +193,7 @@ def test_steps_stand_beside_the_least_that_they_can_take(measured):
   assert remark in printed
 
 
+@pytest.mark.slow
 def test_table_shows_a_line_for_each_row(measured):
   printed, content = measured
   lines = [line.split() for line in printed.splitlines() if '│' in line]
@@ -212,6 +217,8 @@ def test_table_shows_a_line_for_each_row(measured):
   assert max(len(line) for line in drawn) <= 80
 
 
+# tests/project/results_test.py compares the counts of the paper's preset.
+@pytest.mark.slow
 @pytest.mark.parametrize('preset', presets.PRESETS)
 def test_models_have_about_as_many_parameters(
   preset: str, tmp_path: pathlib.Path

@@ -33,6 +33,7 @@ def _model(name: str, slots: int = 6):
   return build.temporal_vae(name, _TINY, _SHAPE, slots)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize('name', ['vrnn', 'lru'])
 def test_long_episodes_are_extrapolated_from_short_ones(name):
   model = _model(name)
@@ -59,6 +60,7 @@ def test_products_of_matrices_are_most_of_it():
   assert products + adam < counted < 1.3 * (products + adam)
 
 
+@pytest.mark.slow
 def test_operations_follow_batch_and_slots():
   few, many = (
     flops.compiled_step(_model('introspective'), _SHAPE, 2, batch)

@@ -21,18 +21,21 @@ from studies import grid_file, outcomes
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 
-# Given to both stand-ins: what config.json of a cell holds.
-_CONFIG = """
+# Given to both stand-ins: what config.json of a cell holds. They do not import
+# JAX, which would take most of their time.
+_CONFIG = f"""
 import json, os, pathlib, shlex, signal, sys, time
 import numpy as np
 from gtmm_jax import records
-from gtmm_jax.runs import workdirs
 
+# Settings that earlier runs did not record.
+BEFORE = {workdirs.BEFORE!r}
+"""
+_CONFIG += """
 def config(flags):
   given = flags.get('data', 'bundled')
   return {
-    # With all settings that earlier runs did not record.
-    'settings': {**workdirs.BEFORE,
+    'settings': {**BEFORE,
                  'task': flags['task'], 'model': flags['model'],
                  'steps': int(flags['steps']),
                  'seed': int(flags.get('seed', 0)), 'device_megabytes': None},
@@ -139,9 +142,9 @@ def _flags():
     yield
 
 
-def _study(folder, grid, *words):
+def _study(folder, grid, *words, run=_RUN):
   """Runs study.py in this process, with the stand-ins; returns its results."""
-  _write_stand_ins(folder, _RUN)
+  _write_stand_ins(folder, run)
   out, err = io.StringIO(), io.StringIO()
   with (
     contextlib.chdir(folder),
@@ -515,7 +518,11 @@ while True:
 
 @pytest.mark.parametrize(
   'number, code',
-  [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGHUP, 129)],
+  [
+    (signal.SIGINT, 130),
+    pytest.param(signal.SIGTERM, 143, marks=pytest.mark.slow),
+    pytest.param(signal.SIGHUP, 129, marks=pytest.mark.slow),
+  ],
 )
 def test_a_signal_ends_the_run_and_begins_no_further_one(
   tmp_path, number, code
@@ -581,12 +588,11 @@ def test_a_run_that_somebody_ends_is_a_failed_cell(tmp_path):
     "if flags['model'] == 'lru':",
   )
   grid = _grid(tmp_path, _block(['ntm', 'dnc']))
-  process = _start(tmp_path, grid, run)
-  out, err = process.communicate(timeout=60)
-  assert process.returncode == 2
-  assert '3 of 4 cells failed' in err
-  assert out.count('was ended by SIGTERM') == 2
-  assert 'perfect_recall-ntm: was ended by SIGINT' in out
+  result = _study(tmp_path, grid, run=run)
+  assert result.returncode == 2
+  assert '3 of 4 cells failed' in result.stderr
+  assert result.stdout.count('was ended by SIGTERM') == 2
+  assert 'perfect_recall-ntm: was ended by SIGINT' in result.stdout
   trained = (tmp_path / 'runs' / 'grid' / 'trained').read_text()
   assert trained == 'perfect_recall-dnc '
 

@@ -74,7 +74,11 @@ def drawn(tmp_path_factory):
   [
     (_HOSTILE.encode(), _NOTEBOOK),
     # Neither can be read, and matplotlib alone cannot be imported.
-    (b'lines.linewidth: 9\n\xff\xfe\n', {'LC_ALL': 'xx_YY'}),
+    pytest.param(
+      b'lines.linewidth: 9\n\xff\xfe\n',
+      {'LC_ALL': 'xx_YY'},
+      marks=pytest.mark.slow,
+    ),
   ],
 )
 def test_no_setting_changes_a_byte(drawn, tmp_path, settings, environment):

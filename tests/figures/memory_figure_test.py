@@ -4,6 +4,7 @@ import matplotlib
 import numpy as np
 import pytest
 
+import slow_cases
 from gtmm_jax import figures
 from gtmm_jax.figures import Panel
 from read_figures import check_layout, pixels, words
@@ -113,7 +114,7 @@ def _check_cells(pixels, axes, panel, name, low, high):
 
 @pytest.mark.parametrize(
   ('length', 'slots', 'heads', 'words'),
-  [(4, 3, 1, 8), (100, 500, 1, 64)],
+  slow_cases.but_for([(4, 3, 1, 8)], [(4, 3, 1, 8), (100, 500, 1, 64)]),
 )
 def test_every_value_has_its_colour_in_the_file(length, slots, heads, words):
   panels = _all_kinds(length, slots, heads, words)
@@ -131,7 +132,7 @@ def test_every_value_has_its_colour_in_the_file(length, slots, heads, words):
     _check_cells(page, axes, panel, *scale)
 
 
-@pytest.mark.parametrize('length', [1, 15, 60])
+@pytest.mark.parametrize('length', slow_cases.but_for([15], [1, 15, 60]))
 def test_frames_and_columns_are_aligned(length):
   frames = _frames(length, channels=3)
   panels = _all_kinds(length, 20, heads=1)[:3]
@@ -241,7 +242,7 @@ def test_what_is_not_finite_is_white():
   assert (picture.get_array()[:, cell : 2 * cell] == 255).all()
 
 
-@pytest.mark.parametrize('length', [1, 40])
+@pytest.mark.parametrize('length', slow_cases.but_for([40], [1, 40]))
 def test_frames_count_from_one_and_slots_from_zero(length):
   slots = 5 * length
   figure = figures.memory_figure(
@@ -264,7 +265,10 @@ def test_frames_count_from_one_and_slots_from_zero(length):
 
 
 @pytest.mark.parametrize(
-  ('length', 'slots', 'heads'), [(1, 1, 1), (15, 75, 5), (100, 500, 2)]
+  ('length', 'slots', 'heads'),
+  slow_cases.but_for(
+    [(1, 1, 1), (15, 75, 5)], [(1, 1, 1), (15, 75, 5), (100, 500, 2)]
+  ),
 )
 def test_nothing_is_cut_off_or_covered(length, slots, heads):
   title = 'costs $1 $ ' * 9 if length < 15 else 'Memory'

@@ -13,6 +13,7 @@ from cores_test import (
   WIDTH,
   every_core,
   fresh,
+  quick_cores,
   random_parameters,
 )
 from flax import serialization
@@ -29,7 +30,7 @@ def assert_equal(found, expected):
   jax.tree.map(np.testing.assert_array_equal, found, expected)
 
 
-@every_core
+@quick_cores
 def test_a_fresh_carry_can_be_donated_to_an_exported_step_of_any_batch(name):
   """Checks that no two leaves share a buffer, which donation would show."""
   core = CORES[name]

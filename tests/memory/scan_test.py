@@ -7,6 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+import slow_cases
 from gtmm_jax import presets
 from gtmm_jax.memory import derivatives, scan
 from gtmm_jax.model import build, free_energy
@@ -259,7 +260,9 @@ def test_outside_of_such_a_scan_products_are_plain():
   np.testing.assert_array_equal(gradient, x.T @ jnp.ones((2, 4)))
 
 
-@pytest.mark.parametrize('name', presets.MODELS)
+@pytest.mark.parametrize(
+  'name', slow_cases.but_for(['associative', 'dnc'], presets.MODELS)
+)
 def test_models_multiply_by_weights_in_no_other_way(name):
   """Checks that weights' gradients in a step are made once, after the scan."""
   model = build.temporal_vae(name, presets.SMALL, (8, 8, 1), frames=4)

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import linear_gaussian
+import slow_cases
 from gtmm_jax import presets
 from gtmm_jax.model import build, convolutions, free_energy
 from gtmm_jax.model.distributions import kl_divergence
@@ -40,6 +41,14 @@ _FEW = [
   ('introspective', 'sample', 'dense'),
   ('introspective', 'denoised', 'digit'),
 ]
+
+
+# The other cores are other recurrences of the same step; tests of each core
+# compare them with loops.
+_every_case = pytest.mark.parametrize(
+  ('name', 'store', 'networks'),
+  slow_cases.but_for([*_FEW, ('dnc', 'sample', 'dense')], _CASES),
+)
 
 
 # --- Linear-Gaussian state-space models, whose bound is known exactly.
@@ -166,7 +175,7 @@ def _case(name, store, networks):
   return model, _filled(shapes), infer
 
 
-@pytest.mark.parametrize(('name', 'store', 'networks'), _CASES)
+@_every_case
 def test_terms_see_no_later_frame(name, store, networks):
   _, variables, infer = _case(name, store, networks)
   frames, condition, noise = _data()
@@ -200,7 +209,7 @@ def _plain_loop(name, store, networks, inputs):
     yield state, *made
 
 
-@pytest.mark.parametrize(('name', 'store', 'networks'), _CASES)
+@_every_case
 def test_scan_is_a_plain_loop(name, store, networks):
   _, variables, infer = _case(name, store, networks)
   inputs = _data(3)
@@ -366,7 +375,9 @@ def _gradient(name, store, networks, recompute):
   return functools.partial(gradient, variables['params'])
 
 
-@pytest.mark.parametrize('case', [_FEW[0], _FEW[-1]])
+@pytest.mark.parametrize(
+  'case', [_FEW[0], pytest.param(_FEW[-1], marks=pytest.mark.slow)]
+)
 def test_gradients_are_finite(case):
   gradient = _gradient(*case, 'nothing')
   frames, condition, noise = _data(8)
@@ -382,7 +393,10 @@ def test_gradients_are_finite(case):
 
 @pytest.mark.parametrize(
   ('case', 'recompute'),
-  [(_FEW[0], 'everything'), (_FEW[1], 'steps'), (_FEW[2], 'everything')],
+  slow_cases.but_for(
+    [(_FEW[0], 'everything'), (_FEW[1], 'steps')],
+    [(_FEW[0], 'everything'), (_FEW[1], 'steps'), (_FEW[2], 'everything')],
+  ),
 )
 def test_rematerialising_changes_nothing(case, recompute):
   jax.tree.map(

@@ -8,6 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+import slow_cases
 from gtmm_jax import presets, train
 from gtmm_jax.model import build, free_energy, generate, networks
 from gtmm_jax.problem import Problem
@@ -29,7 +30,9 @@ _TINY = dataclasses.replace(
 _TASK = Mixture(pre_recall=10, recall=2, rows=2, columns=2, length=14)
 _BATCH = 12
 _MODELS = [('introspective', 'denoised'), ('dnc', 'sample'), ('vrnn', 'mean')]
-_every_model = pytest.mark.parametrize(('model', 'store'), _MODELS)
+_every_model = pytest.mark.parametrize(
+  ('model', 'store'), slow_cases.but_for([_MODELS[0], _MODELS[2]], _MODELS)
+)
 
 
 def _problem(model, store):
@@ -154,7 +157,10 @@ def test_batch_normalisation_leaves_padding_out():
   )
 
 
-@_every_model
+# Of the one whose dream sees the frames that it draws.
+@pytest.mark.parametrize(
+  ('model', 'store'), slow_cases.but_for(_MODELS[2:], _MODELS)
+)
 def test_each_episode_is_dreamed_after_its_own_prefix(model, store):
   network, variables = _problem(model, store).model, _variables(model, store)
   episode, noise = _drawn()

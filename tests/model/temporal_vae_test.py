@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from flax import linen as nn
 
+import slow_cases
 from gtmm_jax import presets
 from gtmm_jax.model import build, free_energy
 from gtmm_jax.model.distributions import DiagonalGaussian, kl_divergence
@@ -29,16 +30,20 @@ _TINY = dataclasses.replace(
 _VARIANCE = np.array([0.0, 0.5, 1.0, 1.7], np.float32)
 _KEPT = np.array([1.0, 0.5, 0.0, 0.0], np.float32)
 
-_models = pytest.mark.parametrize('name', presets.MODELS)
 # Every core, and every store with and without a core that sees frames.
+_CASES = [(name, 'sample') for name in presets.MODELS] + [
+  (name, store)
+  for name in ('vrnn', 'introspective')
+  for store in ('mean', 'denoised')
+]
+_QUICK = [
+  ('vrnn', 'mean'),
+  ('introspective', 'sample'),
+  ('introspective', 'denoised'),
+  ('dnc', 'sample'),
+]
 _cases = pytest.mark.parametrize(
-  ('name', 'store'),
-  [(name, 'sample') for name in presets.MODELS]
-  + [
-    (name, store)
-    for name in ('vrnn', 'introspective')
-    for store in ('mean', 'denoised')
-  ],
+  ('name', 'store'), slow_cases.but_for(_QUICK, _CASES)
 )
 _stores = pytest.mark.parametrize('store', get_args(Store))
 _some = pytest.mark.parametrize(
@@ -287,25 +292,27 @@ def test_context_depends_on_stored_latent_condition_and_core(name, store):
     assert (before.prior.mean != after.prior.mean).any(axis=-1).all()
 
 
-def test_only_the_vrnn_sees_the_frame_before():
+@pytest.mark.parametrize('store', slow_cases.but_for(['mean'], get_args(Store)))
+def test_only_the_vrnn_sees_the_frame_before(store):
   features = np.ones((_BATCH, 2 * _LATENT), np.float32)
   _, condition, noise = _data(9, (_BATCH,))
-  for store in get_args(Store):
-    _, _, step, run = _case('vrnn', store)
-    state, _ = run(*_data(9))
-    other = state._replace(features_tm1=state.features_tm1 + 1.0)
-    contexts = [
-      step(x, features, condition, noise)[1].context for x in (state, other)
-    ]
-    assert (contexts[0] != contexts[1]).any(axis=-1).all()
-    state, _ = step(state, features, condition, noise)
-    np.testing.assert_array_equal(state.features_tm1, features)
-    _, _, step, run = _case('introspective', store)
-    state, _ = run(*_data(9))
-    assert state.features_tm1 is None
+  _, _, step, run = _case('vrnn', store)
+  state, _ = run(*_data(9))
+  other = state._replace(features_tm1=state.features_tm1 + 1.0)
+  contexts = [
+    step(x, features, condition, noise)[1].context for x in (state, other)
+  ]
+  assert (contexts[0] != contexts[1]).any(axis=-1).all()
+  state, _ = step(state, features, condition, noise)
+  np.testing.assert_array_equal(state.features_tm1, features)
+  _, _, step, run = _case('introspective', store)
+  state, _ = run(*_data(9))
+  assert state.features_tm1 is None
 
 
-@_models
+@pytest.mark.parametrize(
+  'name', slow_cases.but_for(['introspective', 'dnc'], presets.MODELS)
+)
 def test_latent_and_kl_are_those_of_the_two_gaussians(name):
   _, _, _, run = _case(name, 'sample')
   frames, condition, noise = _data(10)

@@ -10,6 +10,7 @@ import pytest
 import benchmark
 import program_flags
 import show_task
+import slow_cases
 from gtmm_jax.process import command, places
 from gtmm_jax.runs import workdirs
 
@@ -50,10 +51,13 @@ def _start(words, folder, **variables):
 # The other starts below show it of run.py and benchmark.py.
 @pytest.mark.parametrize(
   ('program', 'is_module'),
-  [
-    ('run', True),
-    *((name, False) for name in PROGRAMS if name not in ('run', 'benchmark')),
-  ],
+  slow_cases.but_for(
+    [('run', True), ('study', False), ('accelerator_report', False)],
+    [
+      ('run', True),
+      *((name, False) for name in PROGRAMS if name not in ('run', 'benchmark')),
+    ],
+  ),
 )
 def test_a_program_finds_its_parts_however_it_is_started(
   tmp_path, program, is_module
@@ -93,7 +97,9 @@ def test_no_program_starts_on_a_device_that_is_not_there(
   assert f'JAX_PLATFORMS is {platform!r}' in said
 
 
-@pytest.mark.parametrize('program', ['run', 'benchmark'])
+@pytest.mark.parametrize(
+  'program', slow_cases.but_for(['run'], ['run', 'benchmark'])
+)
 def test_a_platform_that_is_unknown_is_told_in_one_line(tmp_path, program):
   said = _refused(program, tmp_path, JAX_PLATFORMS='abacus')
   assert "JAX_PLATFORMS is 'abacus'" in said and 'JAX_PLATFORMS=cpu' in said
