@@ -55,6 +55,13 @@ def test_its_table_of_copying_is_that_of_the_result(core):
   assert f'| `{core}` | {" | ".join(cells)} |\n' in MEMORY_README
 
 
+def test_the_table_of_learning_rates_is_that_of_the_study():
+  table = RESULTS.split('## One learning rate\n')[1].split('| rate |')[1]
+  rows = table.split('\n\n')[0].splitlines()[2:]
+  assert len(rows) == 3
+  assert set(rows) < set((FOLDER / 'rates.md').read_text().splitlines())
+
+
 def test_the_table_of_the_small_preset_is_that_of_the_result():
   expected = []
   for name, run in _result('small').items():
