@@ -229,7 +229,8 @@ def gather(tree: Tree) -> Tree:
 
   def get(leaf):
     leaf = np.array(leaf)
-    return leaf.reshape(-1, *leaf.shape[2:])
+    devices, each, *rest = leaf.shape
+    return leaf.reshape(devices * each, *rest)
 
   return jax.tree.map(get, tree)
 

@@ -4,9 +4,8 @@ Batch normalisation uses running averages here, so that a sequence's terms
 depend on that sequence alone.
 """
 
-import dataclasses
 import functools
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -21,30 +20,18 @@ from gtmm_jax.evaluation import (
   retrieval,
   sums,
 )
-from gtmm_jax.model import distributions, free_energy, generate
+from gtmm_jax.evaluation.generation import (
+  Dream,
+  Generated,
+  Protocol,
+  first,
+  generate_twice,
+)
+from gtmm_jax.model import distributions, free_energy
 from gtmm_jax.model.temporal_vae import Step, TemporalVAE
 from gtmm_jax.problem import Problem
 
 Array = jax.Array
-
-
-@dataclasses.dataclass(frozen=True)
-class Protocol:
-  """The rules by which a model is evaluated.
-
-  Attributes:
-    problem: the model, its held-out episodes and the batch size.
-    prefix: true frames that free-running generation is given.
-    asks: what a predictable frame has to be: 'frame', an earlier frame;
-      'class', any image of a class; 'view', close to the true view.
-    binarize: whether the pixels of generated frames are sampled before the
-      frames are encoded again.
-  """
-
-  problem: Problem
-  prefix: int
-  asks: Literal['frame', 'class', 'view']
-  binarize: bool = False
 
 
 class EvaluationState(NamedTuple):
@@ -63,6 +50,8 @@ class EvaluationState(NamedTuple):
       frame for the VRNN, whose core does not store latents alone.
     parts: sums over the episodes of each part of a mixture; empty for other
       tasks.
+    dream: of the first episodes of the latest batch, for pictures; None if
+      there are to be none.
   """
 
   totals: metrics.Totals
@@ -72,22 +61,15 @@ class EvaluationState(NamedTuple):
   episodes: episodes.EpisodeValues
   reads: perfect_read.Moments
   parts: tuple[sums.Sums, ...] = ()
-
-
-class Generated(NamedTuple):
-  """Frames of a batch of episodes, each generated twice.
-
-  Attributes:
-    ahead: from the prior given the true past, [T, B, H, W, C] in [0, 1].
-    free: a true prefix, and the frames generated after it, of the same shape.
-  """
-
-  ahead: Array
-  free: Array
+  dream: Dream | None = None
 
 
 def zeros(
-  problem: Problem, length: int, batches: int, parts: int = 0
+  problem: Problem,
+  length: int,
+  batches: int,
+  parts: int = 0,
+  dream: Dream | None = None,
 ) -> EvaluationState:
   """Returns the state before the first batch.
 
@@ -96,6 +78,7 @@ def zeros(
     length: T, frames of an episode.
     batches: P, the number of batches whose single frames are kept.
     parts: number of the parts of a mixture; 0 for any other task.
+    dream: room for that of each batch, from `no_dream`; None to keep none.
   """
   every = (length, batches, problem.model.latent_size)
   whole = sums.zeros(*every)
@@ -107,6 +90,7 @@ def zeros(
     episodes.zeros(batches, length, problem.batch_size),
     whole.reads,
     tuple(sums.zeros(*every) for _ in range(parts)),
+    dream,
   )
 
 
@@ -142,17 +126,22 @@ def evaluate_batch(
   episode, noise = problem.draw(batch_key, images)
   inference = problem.infer(variables, episode, noise)
 
-  def generate_and_judge() -> tuple[retrieval.Verdicts, fidelity.Fidelity]:
+  def generate_and_judge():
     pixel_key = jax.random.fold_in(dreams_key, number)
     generated = generate_twice(
       protocol, variables, pixel_key, episode, noise, inference
     )
-    return _judge(protocol, episode, generated, judge)
+    after = generated.free[protocol.prefix :]
+    dream = first(Dream(episode, inference.frames, after), state.dream)
+    return *_judge(protocol, episode, generated, judge), dream
 
-  def leave_out() -> tuple[retrieval.Verdicts, fidelity.Fidelity]:
-    return retrieval.none_asked(episode.predictable.shape), fidelity.zeros()
+  def leave_out():
+    nothing = retrieval.none_asked(episode.predictable.shape), fidelity.zeros()
+    return *nothing, state.dream
 
-  verdicts, measured = jax.lax.cond(generates, generate_and_judge, leave_out)
+  verdicts, measured, dream = jax.lax.cond(
+    generates, generate_and_judge, leave_out
+  )
   entropy = state.entropy
   if problem.model.observation_map.likelihood == 'bernoulli':
     floor = distributions.bernoulli_entropy(episode.frames)
@@ -184,6 +173,7 @@ def evaluate_batch(
       sums.add(part, batch, _of_part(episode, number))
       for number, part in enumerate(state.parts)
     ),
+    dream,
   )
 
 
@@ -223,42 +213,3 @@ def _reads(
   return perfect_read.moments(
     steps.posterior, stored, episode.source, episode.predictable & stores
   )
-
-
-def generate_twice(
-  protocol: Protocol,
-  variables: free_energy.Variables,
-  key: Array,
-  episode: Any,
-  noise: Array,
-  inference: free_energy.Inference,
-) -> Generated:
-  """Generates the frames of episodes one step ahead, and free-running.
-
-  Args:
-    protocol: whose model generates.
-    variables: of the model.
-    key: random key of the sampled pixels.
-    episode: true episodes, axes [T, B, ...].
-    noise: of their latents, [T, B, noise_size].
-    inference: from `free_energy.infer` on both.
-
-  Returns:
-    The frames.
-  """
-  model = protocol.problem.model
-  # The prior at t depends on the noise before t alone, so that at t is unused.
-  z = inference.prior.sample(noise)
-  context = inference.steps.context
-  ahead = model.apply(variables, z, context, method='decode')
-  free = generate.run_free(
-    model,
-    variables,
-    episode.frames,
-    episode.condition,
-    noise,
-    protocol.prefix,
-    key if protocol.binarize else None,
-    episode.in_prefix,
-  )
-  return Generated(ahead.mean, free)

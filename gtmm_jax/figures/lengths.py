@@ -57,7 +57,7 @@ def lengths_figure(
   drawn, is_shaded = [], False
   grid = figure.subplots(rows, columns, squeeze=False)
   for axes in grid.flat[len(panels) :]:
-    axes.set_visible(False)
+    axes.remove()
   shown = grid.flat[: len(panels)]
   for axes, (name, runs) in zip(shown, panels.items(), strict=True):
     is_shaded |= curve_axes.shade_predictable(axes, runs)

@@ -26,21 +26,16 @@ class Pictures:
   def __init__(self, run: Run) -> None:
     """Stores the run; compiles and moves nothing yet."""
     self._run = run
-    self._problem = pictures.problem_of(
-      run.problem.model, run.task, run.images.validation
-    )
     self._has_reads = 'memory' in workdirs.figure_names(run.settings)
     self._dream = jax.jit(
       functools.partial(
         drawn_episodes.dream,
-        self._problem,
+        run.problem,
         run.task.prefix,
         run.settings.binarize,
       )
     )
-    self._watch = jax.jit(
-      functools.partial(drawn_episodes.watch, self._problem)
-    )
+    self._watch = jax.jit(functools.partial(drawn_episodes.watch, run.problem))
 
   def draw(self, state: train.TrainState) -> dict[str, np.ndarray]:
     """Returns the pictures of the first finite replica.

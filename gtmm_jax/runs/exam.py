@@ -9,7 +9,7 @@ from gtmm_jax import replicas, train
 from gtmm_jax.model import free_energy
 from gtmm_jax.problem import Problem
 from gtmm_jax.runs.run import Run, replica_keys
-from gtmm_jax.tasks.sources.dataset import Dataset
+from gtmm_jax.tasks.sources.dataset import Dataset, Split
 
 
 class Exam(NamedTuple):
@@ -45,6 +45,20 @@ def of_run(run: Run) -> Exam:
     replica_keys(run.settings),
     run.settings.evaluation_episodes,
   )
+
+
+class Sample(NamedTuple):
+  """Episodes to evaluate on.
+
+  Attributes:
+    keys: of the replicas, [R].
+    count: least number of episodes; whole batches are evaluated.
+    split: that they are drawn from.
+  """
+
+  keys: jax.Array
+  count: int
+  split: Split
 
 
 class Weights(NamedTuple):

@@ -13,15 +13,16 @@ from gtmm_jax.evaluation import (
   episodes,
   evaluate,
   fidelity,
+  generation,
   metrics,
   perfect_read,
   retrieval,
 )
+from gtmm_jax.evaluation.generation import Dream
 from gtmm_jax.model import free_energy
-from gtmm_jax.problem import Problem
 from gtmm_jax.process import jax_settings
-from gtmm_jax.runs import part_values
-from gtmm_jax.runs.exam import Exam, Weights
+from gtmm_jax.runs import drawn_episodes, part_values
+from gtmm_jax.runs.exam import Exam, Sample, Weights
 from gtmm_jax.tasks.sources.dataset import Split
 
 # Classes of digits: only tasks on digits ask for a class.
@@ -45,20 +46,6 @@ class AtTheEnd(NamedTuple):
 
   values: dict[str, Any]
   episodes: episodes.EpisodeValues
-
-
-class _Sample(NamedTuple):
-  """Episodes to evaluate on.
-
-  Attributes:
-    keys: of the replicas, [R].
-    count: least number of episodes; whole batches are evaluated.
-    split: that they are drawn from.
-  """
-
-  keys: jax.Array
-  count: int
-  split: Split
 
 
 class _Evaluated(NamedTuple):
@@ -86,8 +73,10 @@ class Evaluation:
   def __init__(self, exam: Exam) -> None:
     """Stores the exam; compiles and moves nothing yet."""
     self._exam = exam
-    step = _one_batch(exam.problem, exam.task, exam.binarize)
-    self._step = replicas.repeat(exam.layout, step)
+    self._protocol = generation.Protocol(
+      exam.problem, exam.task.prefix, exam.task.asks, exam.binarize
+    )
+    self._step = replicas.repeat(exam.layout, _one_batch(self._protocol))
     self._classifier: Any = None
     self.is_compiled = False
 
@@ -98,7 +87,7 @@ class Evaluation:
       weights: of all replicas; they are not changed.
       split: that episodes are drawn from.
     """
-    sample = _Sample(self._exam.keys, self._exam.count, split)
+    sample = Sample(self._exam.keys, self._exam.count, split)
     values, frames, reads = self._evaluate(weights, weights.variables, sample)
     floors = self._kl_floors(weights, reads, split)
     last = None
@@ -130,6 +119,24 @@ class Evaluation:
       value.
     """
     return part_values.on_the_way(self._validate(weights, _ON_THE_WAY).values)
+
+  def dream(self, weights: Weights, replica: int, split: Split) -> Dream:
+    """Dreams episodes for the figures of a replica, by the same program.
+
+    Args:
+      weights: of all replicas; they are not changed.
+      replica: its number.
+      split: that episodes are drawn from.
+
+    Returns:
+      What `drawn_episodes.dream` returns, on the host; a recorded episode may
+      be there twice.
+    """
+    fold = functools.partial(jax.random.fold_in, data=folds.DRAWING)
+    keys = jax.vmap(fold)(self._exam.keys)
+    sample = Sample(keys, 1, split)
+    state, _ = self._add_batches(weights.variables, sample)
+    return jax.tree.map(lambda leaf: leaf[replica], state.dream)
 
   def _kl_floors(
     self,
@@ -170,14 +177,14 @@ class Evaluation:
     """Evaluates on `most` validation episodes, or as many as at the end."""
     fold = functools.partial(jax.random.fold_in, data=folds.HELD_OUT)
     keys, count = jax.vmap(fold)(self._exam.keys), min(self._exam.count, most)
-    sample = _Sample(keys, count, 'validation')
+    sample = Sample(keys, count, 'validation')
     return self._evaluate(weights, weights.variables, sample, generates)
 
   def _evaluate(
     self,
     weights: Weights,
     variables: free_energy.Variables,
-    sample: _Sample,
+    sample: Sample,
     generates: bool = True,
   ) -> _Evaluated:
     """Evaluates on whole batches of episodes.
@@ -192,19 +199,7 @@ class Evaluation:
     exam, failed_at = self._exam, weights.failed_at
     size = exam.problem.batch_size
     batches = -(-sample.count // size)
-    sums, portions = self._add_batches(
-      (variables, replicas.scatter(exam.layout, sample.keys)),
-      replicas.broadcast(
-        exam.layout,
-        (
-          exam.images.held_out(sample.split),
-          self._fit_classifier(),
-          np.bool_(generates),
-        ),
-      ),
-      batches,
-    )
-    self.is_compiled = True
+    sums, portions = self._add_batches(variables, sample, generates)
     is_bernoulli = exam.problem.model.observation_map.likelihood == 'bernoulli'
     values = {
       'step': weights.step,
@@ -230,18 +225,32 @@ class Evaluation:
     )
 
   def _add_batches(
-    self, own: Any, shared: Any, batches: int
+    self,
+    variables: free_energy.Variables,
+    sample: Sample,
+    generates: bool = True,
   ) -> tuple[evaluate.EvaluationState, list[Any]]:
     """Evaluates batches, in portions of P; all portions are one program.
+
+    Args:
+      variables: of all replicas, on the devices.
+      sample: the episodes.
+      generates: whether frames are generated.
 
     Returns:
       The last state, whose sums are over all batches, and of each portion
       `episodes` and `reads`, leaves [R, P, ...]; all on the host.
     """
-    exam = self._exam
-    portion = -(-min(exam.count, _PORTION) // exam.problem.batch_size)
-    parts = len(getattr(exam.task, 'parts', ()))
-    start = evaluate.zeros(exam.problem, exam.task.length, portion, parts)
+    exam, size = self._exam, self._exam.problem.batch_size
+    own = variables, replicas.scatter(exam.layout, sample.keys)
+    images = exam.images.held_out(sample.split)
+    shared = images, self._fit_classifier(), np.bool_(generates)
+    shared = replicas.broadcast(exam.layout, shared)
+    batches = -(-sample.count // size)
+    portion = -(-min(exam.count, _PORTION) // size)
+    parts, length = len(getattr(exam.task, 'parts', ())), exam.task.length
+    nothing = generation.no_dream(self._protocol, images, drawn_episodes.COUNT)
+    start = evaluate.zeros(exam.problem, length, portion, parts, nothing)
     count = exam.layout.replicas
     state = replicas.scatter(
       exam.layout,
@@ -258,6 +267,7 @@ class Evaluation:
       portions.append(
         jax.tree.map(lambda leaf, count=count: leaf[:, :count], latest)
       )
+    self.is_compiled = True
     return replicas.gather(state), portions
 
   def _fit_classifier(self) -> Any:
@@ -279,10 +289,9 @@ class Evaluation:
 
 
 def _one_batch(
-  problem: Problem, task: Any, binarize: bool
+  protocol: generation.Protocol,
 ) -> Callable[..., evaluate.EvaluationState]:
   """Returns a function that adds a batch of episodes to one replica's sums."""
-  protocol = evaluate.Protocol(problem, task.prefix, task.asks, binarize)
 
   def step(sums, own, shared):
     return evaluate.evaluate_batch(protocol, sums, *own, *shared)

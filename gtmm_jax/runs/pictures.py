@@ -10,18 +10,16 @@ import jax
 import numpy as np
 
 from gtmm_jax import figures, folds, records, replicas, train
+from gtmm_jax.evaluation.generation import Dream
 from gtmm_jax.model import free_energy
 from gtmm_jax.model.temporal_vae import TemporalVAE
 from gtmm_jax.problem import Problem
 from gtmm_jax.process import command
-from gtmm_jax.runs import drawn_episodes, memory_panels
+from gtmm_jax.runs import drawn_episodes, exam, held_out, memory_panels
 from gtmm_jax.runs.run import Run, replica_keys
 from gtmm_jax.runs.settings import Settings, describe
 from gtmm_jax.tasks import frames, navigation
 from gtmm_jax.tasks.sources.dataset import Split
-
-# Episodes in a figure, at most.
-_EPISODES = 3
 
 
 class Subject(NamedTuple):
@@ -48,24 +46,47 @@ class Shown(NamedTuple):
     task: the task.
     workdir: with its records.
     subject: () -> the replica; called only where a figure shows it.
+    dream: () -> the episodes of the figure, dreamed after the task's prefix;
+      None compiles the program for it.
   """
 
   settings: Settings
   task: Any
   workdir: pathlib.Path
   subject: Callable[[], Subject]
+  dream: Callable[[], Dream] | None = None
 
 
-def draw(run: Run, state: train.TrainState, wanted: Sequence[str]) -> None:
+def draw(
+  run: Run,
+  state: train.TrainState,
+  wanted: Sequence[str],
+  evaluation: held_out.Evaluation,
+) -> None:
   """Draws figures of a run into its workdir; a failure costs a line.
 
   Args:
     run: the run, whose evaluation is written.
     state: of all replicas, on the devices.
     wanted: which of `workdirs.figure_names`.
+    evaluation: of the run's states.
   """
-  first = functools.partial(subject, run, state)
-  figure_of = drawings(Shown(run.settings, run.task, run.workdir, first))
+
+  def dream() -> Dream:
+    weights, split = exam.weights_of(state), run.settings.evaluate_on
+    return evaluation.dream(weights, first_finite(weights.failed_at), split)
+
+  # Recorded episodes are drawn in another way, so that none is there twice.
+  is_shared = not isinstance(run.images.validation, frames.Frames)
+  figure_of = drawings(
+    Shown(
+      run.settings,
+      run.task,
+      run.workdir,
+      functools.partial(subject, run, state),
+      dream if is_shared else None,
+    )
+  )
 
   def save(stem: pathlib.Path) -> list[pathlib.Path]:
     return figures.save(figure_of[stem.name](), stem)
@@ -84,10 +105,13 @@ def drawings(run: Shown) -> dict[str, Callable[[], figures.Figure]]:
   @functools.cache
   def scene() -> tuple[Problem, tuple[Any, ...]]:
     model, *drawn = run.subject()
-    return problem_of(model, run.task, drawn[-1]), tuple(drawn)
+    problem = Problem(model, run.task.sample, run.settings.batch_size)
+    return problem, tuple(drawn)
 
   @functools.cache
-  def dreams(prefix: int) -> drawn_episodes.Dream:
+  def dreams(prefix: int) -> Dream:
+    if run.dream is not None and prefix == run.task.prefix:
+      return run.dream()
     return _dream(run.settings, *scene(), prefix)
 
   prefix = run.task.prefix
@@ -106,12 +130,9 @@ def key_of(settings: Settings, replica: int) -> jax.Array:
   return jax.random.fold_in(replica_keys(settings)[replica], folds.DRAWING)
 
 
-def problem_of(model: TemporalVAE, task: Any, images: Any) -> Problem:
-  """Returns the problem whose batches are the episodes in a figure."""
-  count = _EPISODES
-  if isinstance(images, frames.Frames):
-    count = min(count, len(images.frames))
-  return Problem(model, task.sample, count)
+def first_finite(failed_at: np.ndarray) -> int:
+  """Returns the number of the first replica that did not fail, else 0."""
+  return int(np.argmax(failed_at < 0))
 
 
 def subject(
@@ -125,8 +146,7 @@ def subject(
     split: the part of the data that is drawn; None for that of the evaluation
       at the end.
   """
-  failed_at = replicas.gather(state.failed_at)
-  replica = int(np.argmax(failed_at < 0))
+  replica = first_finite(replicas.gather(state.failed_at))
   return Subject(
     run.problem.model,
     jax.tree.map(
@@ -150,7 +170,7 @@ def _results_figure(run: Shown) -> figures.Figure:
   return figures.results_figure([results], title=_task(run.settings))
 
 
-def episode_rows(dream: drawn_episodes.Dream, task: Any) -> list[figures.Row]:
+def episode_rows(dream: Dream, task: Any) -> list[figures.Row]:
   """Returns three rows for each episode: true, reconstructed, generated."""
   prefix, names = task.prefix, list(getattr(task, 'parts', ()))
   rows = []
@@ -189,8 +209,8 @@ def first_length(episode: Any) -> int:
 def _overlay_figure(
   run: Shown,
   scene: tuple[Problem, tuple[Any, ...]],
-  late: drawn_episodes.Dream,
-  early: drawn_episodes.Dream,
+  late: Dream,
+  early: Dream,
 ) -> figures.Figure:
   """Draws the first episode as a map: the truth, and as it is generated.
 
@@ -225,7 +245,7 @@ def _overlay_figure(
 
 def _dream(
   settings: Settings, problem: Problem, drawn: tuple[Any, ...], prefix: int
-) -> drawn_episodes.Dream:
+) -> Dream:
   """Compiles and calls `dream`; its episodes are the same for every prefix."""
   binarize = settings.binarize
   return jax.jit(

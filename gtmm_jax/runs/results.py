@@ -74,7 +74,7 @@ def conclude(
   missing = workdirs.missing_figures(workdir, settings)
   if missing:
     with progress.saying(f'drawing {", ".join(missing)}', console):
-      pictures.draw(run, state, missing)
+      pictures.draw(run, state, missing, evaluation)
   show(workdir, settings, console)
 
 

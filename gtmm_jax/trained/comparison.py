@@ -8,23 +8,24 @@ from rich.console import Console
 from rich.table import Table
 
 from gtmm_jax import figures, records
+from gtmm_jax.runs.settings import describe
 from gtmm_jax.tasks.sources.dataset import Split
 from gtmm_jax.trained.trained import Trained
 from gtmm_jax.trained.variants import Variant
 
-# Metrics and their headings; the unit is nats a frame if none is named.
+# Metrics, their headings and decimals; bounds are nats a sequence, KL a frame.
 _COLUMNS = {
-  'negative_bound': 'negative\nbound',
-  'negative_bound_iwae': 'IWAE',
-  'negative_bound_particle': 'particle\nfilter',
-  'kl_new': 'KL\nnew',
-  'kl_predictable': 'KL pre-\ndictable',
-  'kl_floor': 'floor',
-  'ratio': 'ratio',
-  'retrieval_ahead': 'retrieved\nahead',
-  'retrieval_free': 'retrieved\nfree',
-  'dream_error_all': 'squared\nerror',
-  'copy_error_all': 'nearest\nseen',
+  'negative_bound': ('negative\nbound', 1),
+  'negative_bound_iwae': ('IWAE', 1),
+  'negative_bound_particle': ('particle\nfilter', 1),
+  'kl_new': ('KL\nnew', 2),
+  'kl_predictable': ('KL pre-\ndictable', 2),
+  'kl_floor': ('floor', 2),
+  'ratio': ('ratio', 3),
+  'retrieval_ahead': ('retrieved\nahead', 3),
+  'retrieval_free': ('free', 3),
+  'dream_error_all': ('squared\nerror', 4),
+  'copy_error_all': ('nearest\nseen', 4),
 }
 # Shown even where no row has a value.
 _ALWAYS = ('negative_bound', 'kl_new', 'kl_predictable', 'ratio')
@@ -74,11 +75,11 @@ def show(run: Trained, shown: Shown, console: Console) -> None:
   for heading in ('episodes', 'split', 'slots'):
     table.add_column(heading)
   for name in names:
-    table.add_column(_COLUMNS[name], justify='right')
+    table.add_column(_COLUMNS[name][0], justify='right')
   for (row, _), summary in zip(shown, summaries, strict=True):
-    cells = [_cell(summary.get(name)) for name in names]
+    cells = [_cell(summary.get(name), _COLUMNS[name][1]) for name in names]
     table.add_row(row.name, row.split, _slots(row.variant), *cells)
-  console.print(table)
+  _print_whole(table, console)
   for line in _remarks(run, shown, has_settled):
     console.print(line)
 
@@ -96,8 +97,7 @@ def figure(run: Trained, shown: Shown) -> figures.Figure:
   return figures.lengths_figure(
     panels,
     f'{figures.in_print(settings.model)} on '
-    f'{settings.task.replace("_", " ")}, trained with T '
-    f'{run.recorded.task.length}',
+    f'{settings.task.replace("_", " ")}, trained with {describe(settings)}',
   )
 
 
@@ -109,12 +109,24 @@ def _slots(variant: Variant) -> str:
   return f'{variant.slots} {words[variant.change]}'.rstrip()
 
 
-def _cell(value: records.MeanAndError | None) -> str:
+def _cell(value: records.MeanAndError | None, decimals: int) -> str:
   """Writes a mean, and its standard error in a line below."""
   if value is None:
     return '-'
-  error = value.standard_error
-  return f'{value.mean:,.3f}' + ('' if error is None else f'\n±{error:,.3f}')
+  mean, error = value
+  text = f'{mean:,.{decimals}f}'
+  return text if error is None else f'{text}\n±{error:,.{decimals}f}'
+
+
+def _print_whole(table: Table, console: Console) -> None:
+  """Prints a table without cutting its cells, wider than the console if so."""
+  before = console.width
+  widest = console.options.update(max_width=1000)
+  console.width = max(before, console.measure(table, options=widest).maximum)
+  try:
+    console.print(table)
+  finally:
+    console.width = before
 
 
 def _remarks(run: Trained, shown: Shown, has_settled: bool) -> list[str]:

@@ -218,7 +218,7 @@ class Trained:
     def subject() -> pictures.Subject:
       replica, variables = self.replica, self.variables
       if replica is None:
-        replica = int(np.argmax(self.failed_at < 0))
+        replica = pictures.first_finite(self.failed_at)
         variables = jax.tree.map(lambda leaf: leaf[replica], variables)
       return pictures.Subject(
         self.model,

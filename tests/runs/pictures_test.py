@@ -211,7 +211,8 @@ def test_the_memory_that_is_drawn_is_that_of_the_first_episode_drawn():
   watch = jax.jit(functools.partial(drawn_episodes.watch, problem))
   (episode, _, _), (watched, cores) = dream(*drawn), watch(*drawn)
   np.testing.assert_array_equal(watched.frames, episode.frames)
-  noise_key = jax.random.split(jax.random.split(key)[0])[1]
+  batch_key = jax.random.fold_in(key, np.uint32(folds.EVALUATION))
+  noise_key = jax.random.split(batch_key)[1]
   noise = jax.random.normal(noise_key, (task.length, 3, 4))
   infer = jax.jit(functools.partial(free_energy.infer, model))
   z = infer(variables, episode.frames, episode.condition, noise).steps.z
@@ -266,7 +267,8 @@ def drawn(monkeypatch):
 def _dream(problem, prefix, binarize, variables, key, images):
   """Stands in for `dream`; frames show which prefix they follow."""
   del binarize, variables
-  keys = problem.episode_keys(jax.random.split(key)[0])
+  batch_key = jax.random.fold_in(key, np.uint32(folds.EVALUATION))
+  keys = problem.episode_keys(batch_key)
   episode = jax.vmap(problem.sample, (0, None), 1)(keys, images)
   generated = episode.frames[prefix:] + prefix
   return drawn_episodes.Dream(episode, episode.frames / 2, generated)
@@ -284,6 +286,7 @@ def _draw(tmp_path, monkeypatch, task, name):
     replicas=1,
     seed=2,
     binarize=False,
+    batch_size=3,
     evaluate_on='validation',
     episode=sizes,
     shape=None,
@@ -295,15 +298,27 @@ def _draw(tmp_path, monkeypatch, task, name):
     task=task,
     workdir=tmp_path,
     problem=problem,
-    images=types.SimpleNamespace(held_out=lambda split: images),
+    images=types.SimpleNamespace(
+      held_out=lambda split: images, validation=images
+    ),
   )
   # Of one replica on one device.
   state = types.SimpleNamespace(
-    failed_at=np.full((1, 1), -1), params={}, batch_stats={}, average=()
+    step=np.zeros((1, 1), int),
+    failed_at=np.full((1, 1), -1),
+    params={},
+    batch_stats={},
+    average=(),
   )
-  pictures.draw(run, state, workdirs.figure_names(settings))
   (key,) = replica_keys(settings)
   key = jax.random.fold_in(key, folds.DRAWING)
+
+  def dream(weights, replica, split):
+    assert (weights.step, replica, split) == (0, 0, 'validation')
+    return _dream(problem, task.prefix, False, {}, key, images)
+
+  evaluation = types.SimpleNamespace(dream=dream)
+  pictures.draw(run, state, workdirs.figure_names(settings), evaluation)
   return jax.jit(lambda: _dream(problem, 1, False, {}, key, images)[0])()
 
 

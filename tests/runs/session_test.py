@@ -890,13 +890,13 @@ def test_a_replica_that_is_not_finite_is_left_out_and_named(
     )
 
   monkeypatch.setattr(train, 'init_state', poisoned)
-  dream, drawn = pictures._dream, []
+  dream, drawn = held_out.Evaluation.dream, []
 
-  def noted(settings, problem, arguments, prefix):
-    drawn.append(arguments[0])
-    return dream(settings, problem, arguments, prefix)
+  def noted(self, weights, replica, split):
+    drawn.append((replica, dream(self, weights, replica, split)))
+    return drawn[-1][1]
 
-  monkeypatch.setattr(pictures, '_dream', noted)
+  monkeypatch.setattr(held_out.Evaluation, 'dream', noted)
   monkeypatch.setattr(workdirs, 'missing_figures', lambda *_: ['episodes'])
   _run(tmp_path, steps=2)
   assert 'Replica 0 stopped being finite at step 1' in capsys.readouterr().out
@@ -909,8 +909,8 @@ def test_a_replica_that_is_not_finite_is_left_out_and_named(
   (line,) = records.read_metrics(tmp_path)
   assert line['failed_at'] == [1, None] and line['kl_last'][0] is None
   # The figures are of the one that is left.
-  (variables,) = drawn
-  assert all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(variables))
+  ((replica, shown),) = drawn
+  assert replica == 1 and np.isfinite(shown.generated).all()
   json.loads((tmp_path / 'metrics.jsonl').read_text(), parse_constant=int)
   # Of one that trained well, and is not finite on what is held out.
   kl_new = [7.0, evaluation['kl_new'][1]]
