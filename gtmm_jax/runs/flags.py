@@ -37,6 +37,8 @@ _EPISODE = {
   'length': 'Frames of a walk on navigation, >= 3, and on mixture, >= '
   'pre_recall + recall; of two turns on rotation, >= 14; on frames the file '
   'decides.',
+  'prefix': 'On frames: true frames of an episode before those that are '
+  'generated, below its length; 0, the default, is half of them.',
   'size': 'Height and width of frames on rotation, in pixels, >= 8.',
 }
 # Help of the options of cores that have a flag; --set sets the others.

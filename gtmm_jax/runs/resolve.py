@@ -185,7 +185,9 @@ def _episode(
   if header:
     sizes = {}
   sizes |= preset.episodes.get(settings.task, {})
-  require_sizes(settings.task, settings.episode, sizes)
+  # The file decides the length; the prefix has a default of its own.
+  settable = ('prefix',) if header else sizes
+  require_sizes(settings.task, settings.episode, settable)
   sizes |= settings.episode
   for name, value in sizes.items():
     if value is dataclasses.MISSING:
@@ -205,10 +207,12 @@ def require_sizes(
   """
   for name in names:
     if name not in sizes:
-      flags = ' and '.join(f'--{each}' for each in sizes)
+      setters = [f'--{each}' for each in sizes]
+      if task == 'frames':
+        setters.append('the file that --data names')
       raise ValueError(
         f'--{name} means nothing to {task}; its episodes are set by '
-        f'{flags or "the file that --data names"}.'
+        f'{" and ".join(setters)}.'
       )
 
 

@@ -103,31 +103,40 @@ class OwnFrames:
     condition_size: A, width of the condition; 0 if there is none.
     binarize: sample pixels from Bernoullis with their grey values as means; not
       of colour frames.
+    prefix: 1 to T - 1, true frames before those that are generated; 0, the
+      default, becomes half of T, rounded down.
     asks: see the contract of a task.
   """
 
   length: int
   condition_size: int = 0
   binarize: bool = False
+  prefix: int = 0
   asks: ClassVar[episode.Asks] = 'view'
 
   def __post_init__(self) -> None:
-    """Raises `ValueError` for a length below 2, or a condition below 0."""
+    """Sets the default of `prefix`.
+
+    Raises:
+      ValueError: the length is below 2, the prefix not within the episode, or
+        the size of the condition below 0.
+    """
     if self.length < 2:
       raise ValueError(
         f'frames: length is {self.length}; it must be at least 2, one frame to '
         f'see and one to generate.'
       )
+    if not 0 <= self.prefix < self.length:
+      raise ValueError(
+        f'frames: prefix is {self.prefix}; it must be 1 to {self.length - 1}, '
+        f'as episodes have {self.length} frames, or 0 for half of them.'
+      )
+    object.__setattr__(self, 'prefix', self.prefix or self.length // 2)
     if self.condition_size < 0:
       raise ValueError(
         f'frames: condition_size is {self.condition_size}; it must be at least '
         f'0, which stands for no condition.'
       )
-
-  @property
-  def prefix(self) -> int:
-    """Half of the frames, rounded down."""
-    return self.length // 2
 
   def sample(self, key: Array, images: Frames) -> episode.Episode:
     """Draws one episode of T frames, with its condition and marks.
@@ -185,11 +194,11 @@ def load(
       f'--device_megabytes, or cut the episodes into shorter ones.'
     )
   episodes = frame_files.read(file)
-  training, validation, test = split(len(episodes.frames))
+  training, validation, test = split(len(episodes.frames), episodes.held_out)
   counts = f'{len(training):,} training, {len(validation):,} validation and '
   source = (
     f'{file}: episodes of {episodes.frames.shape[1]:,} frames, {counts}'
-    f'{len(test):,} test episodes; {_rule(validation, test)}'
+    f'{len(test):,} test episodes; {_rule(episodes, validation, test)}'
   )
   size = int(budget // each)
   if size >= len(training):
@@ -209,17 +218,20 @@ def load(
   )
 
 
-def split(count: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def split(
+  count: int, held_out: np.ndarray | None = None
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
   """Returns the numbers of episodes for training, validation and test.
 
-  The ninth of every ten is for validation, the tenth for the test; of fewer
-  than ten the last is for the test and the one before for validation. Numbers
-  count from 0.
+  Unless the file says it, the ninth of every ten is for validation, the tenth
+  for the test; of fewer than ten the last is for the test and the one before
+  for validation. Numbers count from 0.
 
   Args:
     count: N >= 3, number of episodes.
+    held_out: [N], the part of each: 0, 1, 2; None where the file does not say.
   """
-  part = _parts(count)
+  part = _parts(count) if held_out is None else held_out
   training, validation, test = (
     np.flatnonzero(part == number) for number in range(3)
   )
@@ -233,8 +245,12 @@ def _parts(count: int) -> np.ndarray:
   return np.array([0] * (count - 2) + [1, 2])
 
 
-def _rule(validation: np.ndarray, test: np.ndarray) -> str:
+def _rule(
+  episodes: frame_files.Episodes, validation: np.ndarray, test: np.ndarray
+) -> str:
   """Describes in words how episodes were split, counted from 1."""
+  if episodes.held_out is not None:
+    return 'split by its array held_out'
   if len(validation) == len(test) == 1:
     return (
       f'validation is episode {validation[0] + 1:,}, and test episode '
@@ -245,7 +261,9 @@ def _rule(validation: np.ndarray, test: np.ndarray) -> str:
 
 def _checksum(episodes: frame_files.Episodes) -> str:
   """Returns the SHA-256 of the file's checksum and the part of each episode."""
-  parts = _parts(len(episodes.frames)).astype(np.uint8)
+  parts = episodes.held_out
+  if parts is None:
+    parts = _parts(len(episodes.frames)).astype(np.uint8)
   return hashlib.sha256(
     episodes.checksum.encode() + parts.tobytes()
   ).hexdigest()

@@ -28,6 +28,7 @@ from gtmm_jax.runs import (
   pictures,
   prepare,
   program,
+  recorded,
   results,
   session,
 )
@@ -394,6 +395,21 @@ def test_other_episodes_do_not_go_on_in_the_same_folder(
   _prepare(windowed, moved, steps=6, device_megabytes=_ROOM)
 
 
+def test_a_prefix_is_a_setting_of_the_run(tmp_path, colour):
+  run = _prepare(tmp_path, colour, prefix=3)
+  assert run.task.prefix == 3 and run.config['settings']['prefix'] == 3
+  records.write_config(tmp_path, run.config)
+  with pytest.raises(ValueError, match=r'prefix \(3 in the workdir, None now'):
+    _prepare(tmp_path, colour)
+  assert recorded.read(tmp_path, BUILT_IN).task == run.task
+  # Workdirs from before there was this setting have its default.
+  before = _prepare(tmp_path / 'before', colour).config
+  assert before['settings'].pop('prefix') is None
+  records.write_config(tmp_path / 'before', before)
+  assert _prepare(tmp_path / 'before', colour).task.prefix == 2
+  assert recorded.read(tmp_path / 'before', BUILT_IN).task.prefix == 2
+
+
 def test_reports_may_come_as_they_like_without_windows(tmp_path, colour):
   run = _prepare(tmp_path, colour)
   records.write_config(tmp_path, run.config)
@@ -459,6 +475,8 @@ def test_layers_whose_patches_do_not_fill_a_frame_are_left_out(shape, layers):
     ({'data': 'files:nowhere.npz'}, 'nowhere.npz does not exist'),
     ({'length': 4}, '--length means nothing to frames; .* the file that'),
     ({'rows': 4}, '--rows means nothing to frames'),
+    ({'prefix': 4}, 'prefix is 4; it must be 1 to 3'),
+    ({'task': 'perfect_recall', 'prefix': 5}, '--prefix means nothing to perf'),
     ({'size': 32}, '--size means nothing to frames'),
     ({'binarize': True}, '--binarize means nothing to frames'),
     ({'device_megabytes': 0.0}, '--device_megabytes is 0.0'),

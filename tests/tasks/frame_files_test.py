@@ -472,6 +472,19 @@ def _with(array, value):
     ('predictable', _with(_MARKS, -1), ('[2, 3], -1',)),
     ('predictable', _with(_MARKS * 1.0, 0.5), ('[2, 3], 0.5',)),
     ('predictable', _with(_MARKS * 1.0, np.nan), ('[2, 3], nan',)),
+    ('held_out', np.array([0, 0, 1, 2]), ('(4,)', '[N]', 'N 5')),
+    ('held_out', np.zeros((5, 4), int), ('(5, 4)', '[N]')),
+    ('held_out', np.array(['0'] * 5), ('<U', 'real')),
+    ('held_out', np.array([0, 1, 2, 3, 0]), ('is 3 at episode 3', '0 for')),
+    ('held_out', np.array([0, 1, 2, 0.5, 0]), ('is 0.5 at episode 3',)),
+    ('held_out', np.array([0, 1, 2, np.nan, 0]), ('is nan at episode 3',)),
+    (
+      'held_out',
+      np.array([1, 1, 0, 0, 1], bool),
+      ('is bool', '2 for the test'),
+    ),
+    ('held_out', np.array([0, 1, 0, 1, 0]), ('has no 2', 'for test')),
+    ('held_out', np.array([2, 1, 2, 1, 1]), ('has no 0', 'for training')),
   ],
 )
 def test_what_does_not_go_with_frames_is_told(file, name, values, words):

@@ -94,6 +94,31 @@ def test_the_checksum_is_that_of_the_file_and_its_split(tmp_path, monkeypatch):
   assert frames.load(file, _MANY).checksum != checksum
 
 
+def test_a_file_can_say_what_is_held_out(tmp_path):
+  # As floats, which hold the same numbers.
+  parts = np.array([2, 0, 0, 1, 0, 0, 2, 0, 0, 0, 1, 0.0])
+  file = _save(tmp_path, 12, held_out=parts)
+  for budget in (_MANY, 3.5 * 4 * (8 * 12 * 3 + 1)):
+    sets = frames.load(file, budget)
+    training = sets.training
+    if isinstance(training, frames.Windows):
+      windows = [training.at(index).frames for index in range(9)]
+      numbers = set(np.concatenate([*map(own_episodes.numbers, windows)]))
+    else:
+      numbers = set(own_episodes.numbers(training.frames))
+    assert numbers == {1, 2, 4, 5, 7, 8, 9, 11}
+    assert own_episodes.numbers(sets.validation.frames).tolist() == [3, 10]
+    assert own_episodes.numbers(sets.test.frames).tolist() == [0, 6]
+    assert 'held_out' in sets.source and 'ninth' not in sets.source
+  # The same split has the same checksum, whoever says it.
+  plain = frames.load(_save(tmp_path, 12), _MANY).checksum
+  assert plain != sets.checksum
+  as_always = np.zeros(12, int)
+  as_always[[8, 9]] = 1, 2
+  file = _save(tmp_path, 12, held_out=as_always)
+  assert frames.load(file, _MANY).checksum == plain
+
+
 @pytest.mark.parametrize('count', [1, 2])
 def test_too_few_episodes_for_three_parts_are_refused(tmp_path, count):
   words = rf'are {count} episode\(s\); there must be at least 3, one to train'
@@ -151,10 +176,17 @@ def test_grey_frames_can_be_binarized(tmp_path):
 )
 def test_the_prefix_is_half_of_the_frames(length, prefix):
   assert OwnFrames(length).prefix == prefix
+  assert OwnFrames(length, prefix=length - 1).prefix == length - 1
 
 
 @pytest.mark.parametrize(
-  ('sizes', 'words'), [((1,), 'length is 1'), ((4, -1), 'condition_size is -1')]
+  ('sizes', 'words'),
+  [
+    ((1,), 'length is 1'),
+    ((4, -1), 'condition_size is -1'),
+    ((4, 0, False, 4), 'prefix is 4; it must be 1 to 3'),
+    ((4, 0, False, -1), 'prefix is -1'),
+  ],
 )
 def test_sizes_that_make_no_sense_are_refused(sizes, words):
   with pytest.raises(ValueError, match=f'^frames: {words}'):

@@ -7,6 +7,8 @@ The file holds
   condition     numbers [N, T, A], the condition c_t; optional
   predictable   bool, or 0 and 1, [N, T], which frames a perfect memory could
                 predict; optional
+  held_out      integers [N], the part of each episode: 0 for training, 1 for
+                validation, 2 for the test, each at least once; optional
 
 and is read without pickle. Uncompressed frames, as `np.savez` writes them, stay
 in the file and are read when they are used.
@@ -21,11 +23,11 @@ from typing import NamedTuple
 
 import numpy as np
 
-from gtmm_jax.tasks.sources import data_flag, doubts, npz
+from gtmm_jax.tasks.sources import data_flag, doubts, frame_arrays, npz
 from gtmm_jax.tasks.sources.dataset import DataError
 from gtmm_jax.tasks.sources.stored import Stored
 
-_NAMES = ('frames', 'condition', 'predictable')
+_NAMES = ('frames', 'condition', 'predictable', 'held_out')
 _LEAST_SIDE = 8
 
 
@@ -59,14 +61,17 @@ class Episodes(NamedTuple):
     frames: uint8 [N, T, H, W, C]; `frames[numbers]` takes some episodes.
     condition: float32 [N, T, A]; A = 0 if there is none.
     predictable: bool [N, T]; all false if the file does not say.
-    checksum: SHA-256, hexadecimal, of the shapes of the three arrays and their
-      bytes in this order, floats as little-endian.
+    held_out: uint8 [N], 0 for training, 1 for validation, 2 for the test; None
+      if the file does not say.
+    checksum: SHA-256, hexadecimal, of the shapes of frames, condition and
+      predictable and their bytes in this order, floats as little-endian.
     doubts: sentences on what is likely to be wrong with them.
   """
 
   frames: np.ndarray | Stored
   condition: np.ndarray
   predictable: np.ndarray
+  held_out: np.ndarray | None
   checksum: str
   doubts: tuple[str, ...]
 
@@ -117,16 +122,20 @@ def read(file: pathlib.Path) -> Episodes:
     steps = header.count, header.length
     condition = np.zeros((*steps, 0), np.float32)
     predictable = np.zeros(steps, bool)
+    held_out = None
     sentences = doubts.of_axes(*steps)
     # Small arrays first: a mistake in them is reported at once.
     if 'condition' in members:
       values = npz.read(file, archive, members['condition'])
-      condition = _as_condition(file, values)
+      condition = frame_arrays.as_condition(file, values)
       sentences += doubts.of_condition(f'{file}: condition', condition)
     if 'predictable' in members:
       values = npz.read(file, archive, members['predictable'])
-      predictable = _as_marks(file, values)
+      predictable = frame_arrays.as_marks(file, values)
       sentences += doubts.of_marks(f'{file}: predictable', predictable)
+    if 'held_out' in members:
+      values = npz.read(file, archive, members['held_out'])
+      held_out = frame_arrays.as_parts(file, values)
     shape = (*steps, *header.shape)
     digest = hashlib.sha256(repr((shape, condition.shape)).encode())
     extremes = []
@@ -139,7 +148,9 @@ def read(file: pathlib.Path) -> Episodes:
     digest.update(np.ascontiguousarray(condition, '<f4').data)
     digest.update(predictable.view(np.uint8).data)
   sentences += doubts.of_bytes(f'{file}: frames', min(extremes), max(extremes))
-  return Episodes(frames, condition, predictable, digest.hexdigest(), sentences)
+  return Episodes(
+    frames, condition, predictable, held_out, digest.hexdigest(), sentences
+  )
 
 
 def _inspect(
@@ -150,8 +161,8 @@ def _inspect(
   for name in members:
     if name not in _NAMES:
       raise DataError(
-        f'{file} holds an array {name!r}{_likely(name)}; it may hold frames, '
-        f'condition and predictable, rename or remove what has another name.'
+        f'{file} holds an array {name!r}{_likely(name)}; it may hold '
+        f'{", ".join(_NAMES)}: rename or remove what has another name.'
       )
   if 'frames' not in members:
     names = ', '.join(members) or 'nothing'
@@ -164,9 +175,13 @@ def _inspect(
   if problem:
     raise DataError(f'{file}: frames {problem}')
   count, length, *shape = frames.shape
-  for name, axes in (('condition', '[N, T, A]'), ('predictable', '[N, T]')):
+  for name, axes in (
+    ('condition', '[N, T, A]'),
+    ('predictable', '[N, T]'),
+    ('held_out', '[N]'),
+  ):
     if name in members:
-      _check_beside(file, members[name], axes, (count, length))
+      frame_arrays.require_axes(file, members[name], axes, (count, length))
   condition = members.get('condition')
   size = 0 if condition is None else condition.shape[2]
   return members, Header(count, length, tuple(shape), size)
@@ -221,46 +236,3 @@ def _problems_of_frames(frames: npz.Member) -> Iterator[str]:
       f'are {height} x {width} pixels; height and width must be multiples of '
       f'4, at least {_LEAST_SIDE}: crop or pad them.'
     )
-
-
-def _check_beside(
-  file: pathlib.Path, member: npz.Member, axes: str, steps: tuple[int, int]
-) -> None:
-  """Checks the type and shape of an array beside frames."""
-  name, kind, shape = member.name, member.dtype, member.shape
-  if kind.kind not in 'biuf':
-    raise DataError(
-      f'{file}: {name} is {kind}; it must be of real numbers or bool, save '
-      f'{name}.astype(np.float32), say.'
-    )
-  if len(shape) != axes.count(',') + 1 or shape[:2] != steps:
-    raise DataError(
-      f'{file}: {name} has the shape {shape}; it must be {axes} with the N '
-      f'{steps[0]} and T {steps[1]} of frames.'
-    )
-
-
-def _as_condition(file: pathlib.Path, values: np.ndarray) -> np.ndarray:
-  with np.errstate(over='ignore'):
-    condition = np.ascontiguousarray(values, np.float32)
-  if not np.isfinite(condition).all():
-    episode, step, place = np.argwhere(~np.isfinite(condition))[0]
-    raise DataError(
-      f'{file}: condition is not finite as float32, first at '
-      f'[{episode}, {step}, {place}], {values[episode, step, place]}; replace '
-      f'such values, by 0 say.'
-    )
-  return condition
-
-
-def _as_marks(file: pathlib.Path, values: np.ndarray) -> np.ndarray:
-  # NaN fails this test, too.
-  is_mark = (values == 0) | (values == 1)
-  if not is_mark.all():
-    episode, step = np.argwhere(~is_mark)[0]
-    raise DataError(
-      f'{file}: predictable has a value that is neither 0 nor 1, first at '
-      f'[{episode}, {step}], {values[episode, step]}; it must be bool, or 0 '
-      f'and 1.'
-    )
-  return np.ascontiguousarray(values, bool)
