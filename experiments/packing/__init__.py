@@ -1,0 +1,1 @@
+"""Reads recordings, and cuts them into episodes: parts of pack_frames.py."""
