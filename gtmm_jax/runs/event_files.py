@@ -20,6 +20,7 @@ import numpy as np
 from PIL import Image
 
 from gtmm_jax import records, train
+from gtmm_jax.runs import held_out
 from gtmm_jax.runs.event_pictures import Pictures
 from gtmm_jax.runs.run import Run
 
@@ -40,8 +41,12 @@ def require_writer() -> None:
 class EventFiles:
   """The open event files of a run."""
 
-  def __init__(self, run: Run) -> None:
+  def __init__(self, run: Run, evaluation: held_out.Evaluation) -> None:
     """Writes the curves of the records that there are, and opens the files.
+
+    Args:
+      run: the run.
+      evaluation: of its states.
 
     Raises:
       OSError: they cannot be written.
@@ -50,7 +55,7 @@ class EventFiles:
     times = [line['seconds'] for line in lines if line['seconds'] is not None]
     # Times of events are those of training, without pauses between starts.
     self._began = time.time() - max(times, default=0.0)
-    self._pictures = Pictures(run)
+    self._pictures = Pictures(run, evaluation)
     folder = run.workdir / 'tensorboard'
     names = [f'replica_{n}' for n in range(run.settings.replicas)]
     self._curves = {
@@ -118,8 +123,14 @@ class EventFiles:
 
 
 @contextlib.contextmanager
-def opened(run: Run) -> Iterator[EventFiles | None]:
+def opened(
+  run: Run, evaluation: held_out.Evaluation
+) -> Iterator[EventFiles | None]:
   """Opens the event files of a run in its locked folder; None if not asked for.
+
+  Args:
+    run: the run.
+    evaluation: of its states.
 
   Raises:
     OSError: they cannot be written.
@@ -127,7 +138,7 @@ def opened(run: Run) -> Iterator[EventFiles | None]:
   if not run.settings.tensorboard:
     yield None
     return
-  files = EventFiles(run)
+  files = EventFiles(run, evaluation)
   try:
     yield files
   finally:

@@ -10,7 +10,7 @@ import jax
 import numpy as np
 
 from gtmm_jax import figures, train
-from gtmm_jax.runs import drawn_episodes, pictures, workdirs
+from gtmm_jax.runs import drawn_episodes, held_out, pictures, workdirs
 from gtmm_jax.runs.run import Run
 
 # Sides in pixels: frames are enlarged to at least this, a slot or step is this.
@@ -23,9 +23,9 @@ _GAP, _BLANK, _MARK = 4, 96, 255
 class Pictures:
   """Pictures of a run's validation episodes; compiles at the first one."""
 
-  def __init__(self, run: Run) -> None:
-    """Stores the run; compiles and moves nothing yet."""
-    self._run = run
+  def __init__(self, run: Run, evaluation: held_out.Evaluation) -> None:
+    """Stores the run and its evaluation; compiles and moves nothing yet."""
+    self._run, self._evaluation = run, evaluation
     self._has_reads = 'memory' in workdirs.figure_names(run.settings)
     self._dream = jax.jit(
       functools.partial(
@@ -53,7 +53,11 @@ class Pictures:
     """
     subject = pictures.subject(self._run, state, 'validation')
     drawn = subject.variables, subject.key, subject.images
-    rows = pictures.episode_rows(self._dream(*drawn), self._run.task)
+    if pictures.shares_dreams(self._run):
+      dream = pictures.dream_of(self._evaluation, state, 'validation')
+    else:
+      dream = self._dream(*drawn)
+    rows = pictures.episode_rows(dream, self._run.task)
     shown = {'episode_reconstruction_dream': strip(rows)}
     if self._has_reads:
       episode, cores = self._watch(*drawn)

@@ -71,20 +71,15 @@ def draw(
     wanted: which of `workdirs.figure_names`.
     evaluation: of the run's states.
   """
-
-  def dream() -> Dream:
-    weights, split = exam.weights_of(state), run.settings.evaluate_on
-    return evaluation.dream(weights, first_finite(weights.failed_at), split)
-
-  # Recorded episodes are drawn in another way, so that none is there twice.
-  is_shared = not isinstance(run.images.validation, frames.Frames)
+  split = run.settings.evaluate_on
+  dream = functools.partial(dream_of, evaluation, state, split)
   figure_of = drawings(
     Shown(
       run.settings,
       run.task,
       run.workdir,
       functools.partial(subject, run, state),
-      dream if is_shared else None,
+      dream if shares_dreams(run) else None,
     )
   )
 
@@ -94,6 +89,28 @@ def draw(
   for name in wanted:
     stem = run.workdir / 'figures' / name
     command.attempt_drawing(functools.partial(save, stem), stem)
+
+
+def shares_dreams(run: Run) -> bool:
+  """Returns whether the evaluation's program dreams episodes of figures.
+
+  Recorded episodes are drawn in another way, so that none is there twice.
+  """
+  return not isinstance(run.images.validation, frames.Frames)
+
+
+def dream_of(
+  evaluation: held_out.Evaluation, state: train.TrainState, split: Split
+) -> Dream:
+  """Returns the dreams of the first finite replica, on the host.
+
+  Args:
+    evaluation: of the run's states.
+    state: of all replicas, on the devices.
+    split: that episodes are drawn from.
+  """
+  weights = exam.weights_of(state)
+  return evaluation.dream(weights, first_finite(weights.failed_at), split)
 
 
 def drawings(run: Shown) -> dict[str, Callable[[], figures.Figure]]:

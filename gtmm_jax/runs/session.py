@@ -51,8 +51,7 @@ def complete(run: Run) -> None:
   if workdirs.is_complete(workdir, settings):
     console.print('This run is complete; nothing is left to train.')
     if settings.tensorboard:
-      with workdirs.alone(workdir), event_files.opened(run):
-        pass
+      _write_curves(run)
     results.show(workdir, settings, console)
     return
   with workdirs.alone(workdir):
@@ -62,6 +61,13 @@ def complete(run: Run) -> None:
       state = _train(run, evaluation, console)
       with signals.at_once(_TRAINED):
         results.conclude(run, state, evaluation, console)
+
+
+def _write_curves(run: Run) -> None:
+  """Writes event files of a finished run from its records."""
+  evaluation = held_out.Evaluation(run)
+  with workdirs.alone(run.workdir), event_files.opened(run, evaluation):
+    pass
 
 
 def _train(
@@ -88,7 +94,7 @@ def _train(
             state = jax.block_until_ready(programs.start(images.at(0)))
         else:
           state = replicas.scatter(run.layout, start.state)
-      with event_files.opened(run) as events:
+      with event_files.opened(run, evaluation) as events:
         reports = Reports(run, evaluation, directory, events, start.seconds)
         return training.train_on(run, programs, reports, state, images, console)
     finally:

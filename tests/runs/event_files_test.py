@@ -12,9 +12,18 @@ import own_episodes
 import program_flags
 import run_settings
 from gtmm_jax import figures, records, replicas, train
-from gtmm_jax.runs import event_files, event_pictures, prepare, program
+from gtmm_jax.evaluation import generation
+from gtmm_jax.runs import (
+  event_files,
+  event_pictures,
+  exam,
+  pictures,
+  prepare,
+  program,
+)
 from gtmm_jax.runs.kinds import BUILT_IN
 from gtmm_jax.runs.run import replica_keys
+from gtmm_jax.tasks import episode
 
 pytest.importorskip('tensorboardX', reason='tensorboardX is not here')
 event_accumulator = pytest.importorskip(
@@ -54,15 +63,15 @@ _PICTURES = {'shown': np.arange(60, dtype=np.uint8).reshape(4, 5, 3)}
 @pytest.fixture(name='run')
 def _run(tmp_path, monkeypatch):
   """Makes a run of two replicas, with a picture that takes no model."""
-  pictures = types.SimpleNamespace(draw=lambda _: _PICTURES)
-  monkeypatch.setattr(event_files, 'Pictures', lambda _: pictures)
+  drawn = types.SimpleNamespace(draw=lambda _: _PICTURES)
+  monkeypatch.setattr(event_files, 'Pictures', lambda *_: drawn)
   settings = types.SimpleNamespace(replicas=2, tensorboard=True)
   return types.SimpleNamespace(workdir=tmp_path, settings=settings)
 
 
 def _report(run, *lines):
   """Opens the files of a run, as at a start, and reports lines."""
-  with event_files.opened(run) as files:
+  with event_files.opened(run, None) as files:
     for line in lines:
       records.append_metrics(run.workdir, line)
       settled_at = records.settled_at(records.read_metrics(run.workdir))
@@ -144,13 +153,13 @@ def test_parts_of_a_mixture_have_curves_of_their_own():
 
 def test_nothing_is_written_unless_asked_for(run):
   run.settings.tensorboard = False
-  with event_files.opened(run) as files:
+  with event_files.opened(run, None) as files:
     assert files is None
   assert list(run.workdir.iterdir()) == []
 
 
 def test_a_full_disk_is_an_error_of_the_run(run, monkeypatch):
-  with event_files.opened(run) as files:
+  with event_files.opened(run, None) as files:
     path = run.workdir / 'tensorboard' / 'mean'
     (name,) = path.iterdir()
     writer = files._curves['mean']._writer._py_recordio_writer._writer
@@ -240,7 +249,9 @@ def test_pictures_are_of_validation_episodes_and_of_reads(tmp_path):
   )
   state = jax.tree.map(lambda leaf: np.zeros(leaf.shape, leaf.dtype), shapes)
   state = state._replace(failed_at=np.array([1, -1], np.int32))
-  shown = event_pictures.Pictures(run).draw(replicas.scatter(run.layout, state))
+  shown = event_pictures.Pictures(run, None).draw(
+    replicas.scatter(run.layout, state)
+  )
   strip = shown['episode_reconstruction_dream']
   # Only one episode is for validation; its frames are enlarged six times.
   assert strip.shape == (3 * 52, 4 * 76, 3)
@@ -253,3 +264,36 @@ def test_pictures_are_of_validation_episodes_and_of_reads(tmp_path):
   core = run.problem.model.core
   heads, slots = core.read_heads, core.slots
   assert shown['read_weights'].shape == (heads * (8 * slots + 4), 4 * 8, 3)
+
+
+def test_dreams_of_other_tasks_are_those_of_the_evaluation(
+  tmp_path, monkeypatch
+):
+  run = prepare.prepare(
+    run_settings.make(model='vrnn', preset='small', workdir=str(tmp_path / 'a'))
+  )
+  length, prefix = run.task.length, run.task.prefix
+  shades = np.linspace(0, 1, length).reshape(-1, 1, 1, 1, 1)
+  shown = np.broadcast_to(shades, (length, 3, 28, 28, 1))
+  marks = np.zeros((length, 3), bool)
+  drawn = episode.Episode(shown, shown[:, :, 0, 0, :0], marks, marks, marks)
+  asked = []
+
+  def dream(_, replica, split):
+    asked.append((replica, split))
+    return generation.Dream(drawn, shown, shown[prefix:])
+
+  weights = types.SimpleNamespace(failed_at=np.array([3, -1]))
+  monkeypatch.setattr(exam, 'weights_of', lambda _: weights)
+  nothing = pictures.Subject(None, None, None, None)
+  monkeypatch.setattr(pictures, 'subject', lambda *_: nothing)
+  evaluation = types.SimpleNamespace(dream=dream)
+  made = event_pictures.Pictures(run, evaluation).draw(None)
+  assert list(made) == ['episode_reconstruction_dream']
+  assert asked == [(1, 'validation')]
+  (strip,) = made.values()
+  rows = strip.reshape(9, 60, length, 60, 3)[:, 0, :, 0, 0]
+  expected = np.round(255 * shades.ravel())
+  np.testing.assert_array_equal(rows[:2], [expected, expected])
+  assert (rows[2, :prefix] == 96).all()
+  np.testing.assert_array_equal(rows[2, prefix:], expected[prefix:])
