@@ -35,7 +35,7 @@ from gtmm_jax.runs import own_frames, room
 from gtmm_jax.runs import prepare as preparation
 from gtmm_jax.runs.resolve import make_task, resolve
 from gtmm_jax.runs.settings import Settings, describe
-from gtmm_jax.tasks.episode import Episode
+from gtmm_jax.tasks import captions
 
 FLAGS = flags.FLAGS
 
@@ -52,25 +52,6 @@ _SETTINGS = (
 _NOTHING = 'Nothing was written; make room, or name another --output.'
 # Greatest numbers of frames side by side, and of rows on a sheet.
 _COLUMNS, _ROOM = 25, 60
-# Arrows of navigation's actions, in their order.
-_ARROWS = '↑↓←→'
-_REPEAT = '=n: frame n again'
-# Notes on the captions of a task's frames.
-NOTES = {
-  'perfect_recall': f'{_REPEAT}, in the same order',
-  'parity_recall': 'a 0, a 1: any image of that class; the first one tells '
-  'whether the first digit is even (0) or odd (1), and so on',
-  'one_shot_recall': f'{_REPEAT}, in the same order',
-  'dynamic_dependency': f'{_REPEAT}; from the last new digit on, digit d sends '
-  'to frame d + 1',
-  'similarity_cued_recall': f'{_REPEAT}; the first one is the cue, which '
-  'nothing predicts, and what followed it before follows it',
-  'rotation': 'views of the second turn lie between those of the first',
-  'frames': 'episodes of your own file, marked as it has them',
-  'mixture': f'{_REPEAT}; the four tasks have the notes of their own sheets',
-  'navigation': 'arrow: the action that led here; ·: the start; =n: the cell '
-  'of frame n again, which was its last visit',
-}
 
 
 def define_flags() -> None:
@@ -221,42 +202,16 @@ def draw(sheet: Sheet) -> list[pathlib.Path]:
     if episode.part is not None:
       task = list(sheet.task.parts)[episode.part[0]]
       name += f', {task.replace("_", " ")}'
-    # Conditions of other tasks are no actions.
-    actions = len(_ARROWS) if task == 'navigation' else 0
-    episode = episode._replace(condition=episode.condition[:, :actions])
     if episode.mask is not None:
       length = int(episode.mask.sum())
       episode = jax.tree.map(operator.itemgetter(slice(length)), episode)
-    rows.append(
-      figures.Row(name, episode.frames, episode.predictable, captions(episode))
-    )
-  note = NOTES[sheet.settings.task]
+    texts = captions.of_frames(episode, is_walk=task == 'navigation')
+    rows.append(figures.Row(name, episode.frames, episode.predictable, texts))
+  note = captions.NOTES[sheet.settings.task]
   figure = figures.strip_figure(
     rows, sheet.title, note, _COLUMNS, sheet.task.prefix
   )
   return figures.save(figure, sheet.stem)
-
-
-def captions(episode: Episode) -> list[str]:
-  """Returns the captions of the frames of an episode of arrays [T, ...].
-
-  A caption has the action that led to the frame, where the condition [T, A]
-  has actions; '=n' for a repeat of frame n, counted from 1; 'a c' where any
-  image of class c is right.
-  """
-  texts = []
-  for action, source, label in zip(
-    episode.condition, episode.source, episode.label, strict=True
-  ):
-    words = []
-    if len(action):
-      words.append(_ARROWS[int(action.argmax())] if action.any() else '·')
-    if source >= 0:
-      words.append(f'={source + 1}')
-    if label >= 0:
-      words.append(f'a {label}')
-    texts.append(' '.join(words))
-  return texts
 
 
 if __name__ == '__main__':

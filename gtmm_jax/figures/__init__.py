@@ -12,6 +12,7 @@ from gtmm_jax.figures import appearance  # noqa: F401
 # isort: split
 from matplotlib.figure import Figure
 
+from gtmm_jax.figures.animation import save_animation
 from gtmm_jax.figures.curves import Run
 from gtmm_jax.figures.dots import Dot, dots_figure
 from gtmm_jax.figures.lengths import lengths_figure
@@ -19,7 +20,7 @@ from gtmm_jax.figures.memory import memory_figure
 from gtmm_jax.figures.overlay import overlay_figure
 from gtmm_jax.figures.panels import Panel
 from gtmm_jax.figures.results import results_figure
-from gtmm_jax.figures.strips import Row, blocks, strip_figure
+from gtmm_jax.figures.strips import Row, Span, blocks, strip_figure
 from gtmm_jax.figures.words import in_print
 from gtmm_jax.figures.writing import save
 
@@ -29,6 +30,7 @@ __all__ = [
   'Panel',
   'Row',
   'Run',
+  'Span',
   'blocks',
   'dots_figure',
   'in_print',
@@ -37,5 +39,6 @@ __all__ = [
   'overlay_figure',
   'results_figure',
   'save',
+  'save_animation',
   'strip_figure',
 ]

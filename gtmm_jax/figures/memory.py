@@ -11,7 +11,7 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 from PIL import Image
 
-from gtmm_jax.figures import appearance, strips, writing
+from gtmm_jax.figures import appearance, pixels, writing
 from gtmm_jax.figures import panels as heat_maps
 from gtmm_jax.figures.panels import Panel
 
@@ -55,7 +55,7 @@ def memory_figure(
     ValueError: there are no frames or no panels; or shapes or values are not as
       above or as `Panel` describes.
   """
-  pictures = strips.as_rgb('frames', frames)
+  pictures = pixels.as_rgb('frames', frames)
   length = len(pictures)
   if not length:
     raise ValueError('There are no frames to draw: give an episode with some.')

@@ -11,7 +11,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from gtmm_jax.figures import appearance, strips, walks, writing
+from gtmm_jax.figures import appearance, pixels, walks, writing
 
 # Number of visits to a cell that have a colour channel.
 _CHANNELS = 3
@@ -97,7 +97,7 @@ def _channel(name: str, frames: np.ndarray) -> np.ndarray:
       f'The row {name!r} has shape {shape}, but must be [T, H, W, 1]: colours '
       'of an overlay mean visits.'
     )
-  return strips.as_rgb(name, frames)[..., 0]
+  return pixels.as_rgb(name, frames)[..., 0]
 
 
 def _integers(

@@ -10,12 +10,13 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from gtmm_jax.figures import appearance, writing
+from gtmm_jax.figures import appearance, pixels, writing
 
 _MARK = (0.835, 0.369, 0.0)
 # In pixels: space between frames, below them for the mark and for the caption,
-# above them for the number, and at the bottom for each note.
-_GAP, _LINE, _CAPTION, _NUMBER, _NOTE = 4, 5, 19, 22, 22
+# above them for the number, above the numbers for the names of spans, and at
+# the bottom for each note.
+_GAP, _LINE, _CAPTION, _NUMBER, _SPAN, _NOTE = 4, 5, 19, 22, 24, 22
 # Font sizes in points: of a caption, a number or note, a name, the title.
 _TINY, _SMALL, _NAME, _TITLE = 6, 7, 8, 10
 
@@ -39,6 +40,20 @@ class Row(NamedTuple):
   captions: Sequence[str] | None = None
 
 
+class Span(NamedTuple):
+  """Frames that have a name, such as those that a model has observed.
+
+  Attributes:
+    name: written above the numbers of the frames, over a line.
+    frames: from the first to the last.
+    colour: of the name and the line.
+  """
+
+  name: str
+  frames: range
+  colour: str
+
+
 @appearance.fixed()
 def strip_figure(
   rows: Sequence[Row],
@@ -46,6 +61,7 @@ def strip_figure(
   note: str | None = None,
   columns: int = 25,
   turn: int | None = None,
+  spans: Sequence[Span] = (),
 ) -> Figure:
   """Draws rows of frames, one below the other, pixel by pixel.
 
@@ -60,6 +76,7 @@ def strip_figure(
     columns: greatest number of frames side by side, at least 1.
     turn: index of a frame at which a block begins if there are several, such as
       the first frame that a dream generates.
+    spans: names of frames; they do not overlap.
 
   Raises:
     ValueError: there are no frames, `columns` is not as above, or a row is not
@@ -78,7 +95,7 @@ def strip_figure(
     raise ValueError(f'columns is {columns}; it must be at least 1.')
   length = max(len(row.frames) for row in drawn)
   wrapped = blocks(length, columns, turn)
-  return _lay_out(drawn, title or '', note or '', wrapped)
+  return _lay_out(drawn, title or '', note or '', wrapped, spans)
 
 
 def blocks(length: int, columns: int, turn: int | None = None) -> list[range]:
@@ -107,7 +124,7 @@ def blocks(length: int, columns: int, turn: int | None = None) -> list[range]:
 
 def _checked(row: Row) -> Row:
   """Checks a row; returns it with frames to draw, marks and captions."""
-  frames = as_rgb(row.name, row.frames)
+  frames = pixels.as_rgb(row.name, row.frames)
   length = len(frames)
   marks, captions = row.marks, row.captions
   marks = np.zeros(length, bool) if marks is None else np.asarray(marks, bool)
@@ -133,11 +150,12 @@ class _Place(NamedTuple):
 
 
 def _places(
-  rows: Sequence[Row], wrapped: Sequence[range], top: int
+  rows: Sequence[Row], wrapped: Sequence[range], top: int, above: int
 ) -> tuple[list[_Place], int]:
   """Places each row of each block; also returns where the last one ends.
 
-  A row without frames in a block takes no place there.
+  A row without frames in a block takes no place there. Above the first row of
+  a block there are `above` pixels.
   """
   places, y = [], top
   for block in wrapped:
@@ -147,7 +165,7 @@ def _places(
       if not np.isnan(row.frames[block.start : block.stop]).all()
     ]
     numbers = max((frames for _, frames in shown), key=len, default=range(0))
-    y += _NUMBER if shown else 0
+    y += above if shown else 0
     for index, frames in shown:
       places.append(_Place(index, frames, y, numbers))
       numbers = range(0)
@@ -158,7 +176,11 @@ def _places(
 
 
 def _lay_out(
-  rows: Sequence[Row], title: str, note: str, wrapped: Sequence[range]
+  rows: Sequence[Row],
+  title: str,
+  note: str,
+  wrapped: Sequence[range],
+  spans: Sequence[Span],
 ) -> Figure:
   """Draws checked rows on axes whose unit is the pixel."""
   columns = max(map(len, wrapped))
@@ -169,7 +191,8 @@ def _lay_out(
   step = _GAP + max(
     rows[0].frames.shape[2], *(writing.width_of(*text) for text in texts)
   )
-  places, bottom = _places(rows, wrapped, top=44 if title else 12)
+  above = _NUMBER + (_SPAN if spans else 0)
+  places, bottom = _places(rows, wrapped, 44 if title else 12, above)
   is_marked = any(row.marks.any() for row in rows)
   legend = 'underlined: predictable from the past' if is_marked else ''
   notes = [each for each in ((legend, _MARK), (note, 'black')) if each[0]]
@@ -189,6 +212,7 @@ def _lay_out(
   canvas = np.ones((*size, 3))
   for place in places:
     _draw_row(axes, canvas, rows[place.row], place, left, step)
+    _draw_spans(axes, spans, place, left, step)
   if title:
     axes.text(12, 28, writing.literal(title), size=_TITLE)
   for line, (text, colour) in enumerate(notes):
@@ -240,30 +264,19 @@ def _draw_row(
       axes.text(x + width / 2, bottom, caption, size=_TINY, ha='center')
 
 
-def as_rgb(name: str, frames: np.ndarray) -> np.ndarray:
-  """Converts frames to [T, H, W, 3] in [0, 1], scaled to a visible size.
-
-  Args:
-    name: of the row, for error messages.
-    frames: [T, H, W, C].
-
-  Raises:
-    ValueError: the shape is another, C is not 1 or 3, or values are bytes.
-  """
-  array = np.asarray(frames)
-  if array.ndim != 4 or array.shape[-1] not in (1, 3) or 0 in array.shape[1:]:
-    raise ValueError(
-      f'The row {name!r} has shape {array.shape}, but must be [T, H, W, C] '
-      'with C 1 (grey) or 3 (colour).'
-    )
-  if array.dtype.kind in 'iu' and array.size and array.max() > 1:
-    raise ValueError(
-      f'The row {name!r} has integers up to {array.max()}, but must be in '
-      '[0, 1]: divide bytes by 255.'
-    )
-  side = max(array.shape[1:3])
-  thinned = array[:, :: max(1, side // 64), :: max(1, side // 64)]
-  scale = max(1, round(56 / side))
-  large = thinned.repeat(scale, axis=1).repeat(scale, axis=2)
-  clipped = np.clip(large.astype(np.float64), 0, 1)
-  return np.broadcast_to(clipped, (*clipped.shape[:3], 3))
+def _draw_spans(
+  axes: Axes, spans: Sequence[Span], place: _Place, left: int, step: int
+) -> None:
+  """Draws the names of spans above the numbers of a block, if it has any."""
+  for span in spans:
+    columns = [
+      column
+      for column, number in enumerate(place.numbers)
+      if number in span.frames
+    ]
+    if columns:
+      ends = left + columns[0] * step, left + (columns[-1] + 1) * step - _GAP
+      y = place.y - _NUMBER
+      axes.plot(ends, (y, y), color=span.colour, linewidth=1.5)
+      name = writing.literal(span.name)
+      axes.text(ends[0], y - 5, name, size=_SMALL, color=span.colour)

@@ -52,9 +52,9 @@ def save(figure: Figure, stem: str | os.PathLike[str]) -> list[Path]:
     picture = Image.open(buffer).convert('RGB')
   if not any(axes.images for axes in figure.axes):
     picture = _with_palette(picture)
-  with _replaced(paths[0]) as temporary:
+  with replaced(paths[0]) as temporary:
     picture.save(temporary, format='png', dpi=(DPI, DPI), optimize=True)
-  with _replaced(paths[1]) as temporary:
+  with replaced(paths[1]) as temporary:
     # Without a date, the same records give the same file.
     figure.savefig(
       temporary, format='pdf', dpi=DPI, metadata={'CreationDate': None}
@@ -63,7 +63,7 @@ def save(figure: Figure, stem: str | os.PathLike[str]) -> list[Path]:
 
 
 @contextlib.contextmanager
-def _replaced(path: Path) -> Iterator[Path]:
+def replaced(path: Path) -> Iterator[Path]:
   """Yields a temporary file, which replaces `path` once it is complete."""
   temporary = path.with_name(f'.{path.name}.{secrets.token_hex(8)}')
   try:

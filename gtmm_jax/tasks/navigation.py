@@ -12,6 +12,8 @@ from gtmm_jax.tasks.sources.dataset import Images
 
 # Up, down, left, right, as (row, column); row 0 is the upper one.
 ACTIONS = ('up', 'down', 'left', 'right')
+# Their first letters, as `one_hot` reads them.
+LETTERS = ''.join(action[0] for action in ACTIONS)
 _MOVES = np.array([[-1, 0], [1, 0], [0, -1], [0, 1]], np.int32)
 
 
@@ -68,18 +70,45 @@ class Navigation:
     self, key: jax.Array, images: Images | episode.Sampler
   ) -> episode.Episode:
     """Draws one episode of T frames; revisits are predictable."""
-    image_key, _, walk_key = jax.random.split(key, 3)
+    walk_key = jax.random.split(key, 3)[2]
+    cells, actions = self._walk(self.start(key), walk_key)
+    one_hot = jax.nn.one_hot(actions, len(ACTIONS), dtype=jnp.float32)
+    condition = jnp.pad(one_hot, ((1, 0), (0, 0)))
+    return self._episode(key, images, cells, condition)
+
+  def follow(
+    self, key: jax.Array, images: Images | episode.Sampler, condition: jax.Array
+  ) -> episode.Episode:
+    """Returns the episode that other actions make of the one of `sample`.
+
+    Its grid and its first cell are those that `sample` draws with the same key.
+
+    Args:
+      key: random key.
+      images: as of `sample`.
+      condition: float32 [T', 4], which must not leave the grid; T' may differ
+        from T.
+    """
+    moves = jnp.round(condition).astype(jnp.int32) @ jnp.asarray(_MOVES)
+    places = self.start(key) + jnp.cumsum(moves, axis=0, dtype=jnp.int32)
+    cells = places[:, 0] * self.columns + places[:, 1]
+    return self._episode(key, images, cells, condition)
+
+  def _episode(
+    self,
+    key: jax.Array,
+    images: Images | episode.Sampler,
+    cells: jax.Array,
+    condition: jax.Array,
+  ) -> episode.Episode:
+    """Returns the episode of a walk over the grid of a key."""
+    image_key = jax.random.split(key, 3)[0]
     grid, _ = episode.draw_images(
       image_key, images, self.rows * self.columns, self.binarize
     )
-    cells, actions = self._walk(self.start(key), walk_key)
-    one_hot = jax.nn.one_hot(actions, len(ACTIONS), dtype=jnp.float32)
     source = _last_visits(cells)
     return episode.make_episode(
-      grid[cells],
-      source >= 0,
-      condition=jnp.pad(one_hot, ((1, 0), (0, 0))),
-      source=source,
+      grid[cells], source >= 0, condition=condition, source=source
     )
 
   def start(self, key: jax.Array) -> jax.Array:
@@ -120,6 +149,28 @@ def _last_visits(cells: jax.Array) -> jax.Array:
   earlier = steps[None, :] < steps[:, None]
   same = cells[None, :] == cells[:, None]
   return jnp.max(jnp.where(same & earlier, steps, -1), axis=1)
+
+
+def one_hot(letters: str) -> np.ndarray:
+  """Converts letters of actions, such as 'rrdl', to conditions.
+
+  Args:
+    letters: u, d, l or r, the first letters of `ACTIONS`; one or more.
+
+  Returns:
+    float32 [A, 4], a row for each letter.
+
+  Raises:
+    ValueError: there is no letter, or another one.
+  """
+  if not letters or not set(letters) <= set(LETTERS):
+    names = ', '.join(f'{action[0]} ({action})' for action in ACTIONS)
+    raise ValueError(
+      f'The actions {letters!r} are no walk; write one letter for each step: '
+      f'{names}.'
+    )
+  numbers = [LETTERS.index(letter) for letter in letters]
+  return np.eye(len(ACTIONS), dtype=np.float32)[numbers]
 
 
 def positions(condition: np.ndarray) -> np.ndarray:

@@ -16,7 +16,6 @@ import show_task
 from gtmm_jax import presets, tasks
 from gtmm_jax.runs import prepare
 from gtmm_jax.tasks import navigation
-from gtmm_jax.tasks.episode import Episode
 from gtmm_jax.tasks.sources.dataset import Dataset
 
 _ROOT = pathlib.Path(__file__).resolve().parents[2]
@@ -63,10 +62,6 @@ def drawn(monkeypatch):
     figures, 'save', lambda figure, stem: calls.append((*figure, stem)) or []
   )
   return calls
-
-
-def test_every_task_has_a_note():
-  assert set(show_task.NOTES) == set(presets.TASKS)
 
 
 @pytest.mark.parametrize(
@@ -170,20 +165,6 @@ def test_binarized_episodes_are_black_and_white(numbered, drawn):
     show_task.draw(_prepare(binarize=binarize, **sizes))
   grey, binary = (np.unique(call[0][0].frames) for call in drawn)
   assert len(grey) > 2 and set(binary) == {0.0, 1.0}
-
-
-def test_actions_sources_and_labels_stand_together():
-  episode = Episode(
-    frames=None,
-    condition=np.eye(5, 4, -1),
-    source=np.array([-1, -1, 0, 11, -1]),
-    predictable=None,
-    label=np.array([-1, -1, -1, 7, 0]),
-  )
-  expected = ['·', '↑', '↓ =1', '← =12 a 7', '→ a 0']
-  assert show_task.captions(episode) == expected
-  plain = episode._replace(condition=np.zeros((5, 0)))
-  assert show_task.captions(plain) == ['', '', '=1', '=12 a 7', 'a 0']
 
 
 def test_sizes_are_those_of_the_preset_unless_they_are_given(numbered):

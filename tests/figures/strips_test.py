@@ -241,3 +241,30 @@ def test_what_is_no_strip_is_refused(rows, options, message):
   rows = [figures.Row(*row) for row in rows]
   with pytest.raises(ValueError, match=message):
     figures.strip_figure(rows, **options)
+
+
+def test_spans_are_named_above_their_frames():
+  spans = [
+    figures.Span('observed', range(12), '#777777'),
+    figures.Span('dreamt', range(12, 30), '#0072B2'),
+  ]
+  rows = [figures.Row('truth', _frames(30)), figures.Row('dream', _frames(30))]
+  figure = figures.strip_figure(rows, 'Dreams', turn=15, spans=spans)
+  check_layout(figure)
+  numbers, _ = _places(figure)
+  # The second span goes on in the second block.
+  expected = [('observed', 1, 12), ('dreamt', 13, 15), ('dreamt', 16, 30)]
+  named = [
+    text.get_text()
+    for text in figure.axes[0].texts
+    if text.get_text() in ('observed', 'dreamt')
+  ]
+  assert named == [name for name, _, _ in expected]
+  for line, (name, first, last) in zip(
+    figure.axes[0].lines, expected, strict=True
+  ):
+    left, right = line.get_xdata()
+    assert left == numbers[first][0] - 28 and right == numbers[last][0] + 28
+    assert line.get_ydata()[0] < numbers[first][1] - 10
+    colours = {span.name: span.colour for span in spans}
+    assert line.get_color() == colours[name]

@@ -98,6 +98,40 @@ def test_walk_begins_where_start_says(sizes):
     np.testing.assert_array_equal(rows * task.columns + columns, cell)
 
 
+def test_other_actions_lead_over_the_same_grid():
+  sizes = (1, 5, 8)
+  task, (batch, cells) = Navigation(*sizes), _episodes(sizes)
+  keys = jax.random.split(jax.random.key(sum(sizes)), len(cells))
+  follow = jax.jit(jax.vmap(task.follow, in_axes=(0, None, 0)))
+  images = InOrder(*make(40))
+  jax.tree.map(
+    np.testing.assert_array_equal, follow(keys, images, batch.condition), batch
+  )
+  # To and fro: from the first cell to the right, else to the left.
+  words = [
+    'rl' * 3 + 'r' if cell == 0 else 'lr' * 3 + 'l' for cell in cells[:, 0]
+  ]
+  own = np.stack(
+    [np.eye(8, 8, -1)[:, :7] @ navigation.one_hot(w) for w in words]
+  )
+  other = follow(keys, images, own.astype(np.float32))
+  first, second = cells[:, :1], np.where(cells[:, :1], cells[:, :1] - 1, 1)
+  expected = np.tile(np.concatenate([first, second], axis=1), 4)
+  np.testing.assert_array_equal(numbers(other.frames), expected)
+  source = [-1, -1, *range(6)]
+  np.testing.assert_array_equal(other.source, [source] * len(cells))
+  np.testing.assert_array_equal(other.predictable, other.source >= 0)
+
+
+def test_letters_are_actions():
+  moves = navigation.positions(navigation.one_hot('udlrr'))
+  expected = [[-1, 0], [0, 0], [0, -1], [0, 0], [0, 1]]
+  np.testing.assert_array_equal(moves, expected)
+  for letters in ('', 'x', 'rR', 'r r'):
+    with pytest.raises(ValueError, match=r'u \(up\), d \(down\), l \(left\)'):
+      navigation.one_hot(letters)
+
+
 def test_condition_of_a_batch_is_refused():
   for shape in ((25, 10, 4), (25, 5), (4,)):
     for function in (navigation.positions, navigation.visits):
