@@ -21,6 +21,7 @@ PROGRAMS = {
   'run': ['--workdir=made'],
   'show_task': ['--output=made'],
   'show_table': [],
+  'generate': ['--workdir=made'],
   'study': [f'--grid={EXPERIMENTS}/grids/tasks.json', '--folder=made'],
   'copy_task': ['--workdir=made'],
   'benchmark': ['--parameters'],

@@ -1,5 +1,7 @@
 """Tests of trained runs as models, against what the model itself computes."""
 
+import dataclasses
+import functools
 import json
 
 import jax
@@ -9,33 +11,17 @@ import pytest
 from flax import linen as nn
 
 import gtmm_jax
-import run_settings
-from gtmm_jax import checkpoints, figures, records, train
+from gtmm_jax import figures, records
 from gtmm_jax.evaluation import importance
 from gtmm_jax.model import free_energy, generate
-from gtmm_jax.recipe import Average
 from gtmm_jax.runs import drawn_episodes, pictures, prepare, recorded, resolve
 from gtmm_jax.runs import kinds as kinds_module
 from gtmm_jax.runs.kinds import BUILT_IN
 from gtmm_jax.tasks.episode import Episode
-from gtmm_jax.tasks.sources.dataset import Dataset, Images, checksum_of
+from trained_runs import WALK, digits, prepare_run, write
 
-_SIZES = ('latent_size=3', 'dense_hidden=8', 'prior_hidden=5', 'read_heads=1')
-_WALK = {'task': 'navigation', 'rows': 2, 'columns': 2, 'length': 6}
 _ACTIONS = 4
 _KEY = jax.random.key(7)
-
-
-def _digits(*_):
-  rng = np.random.default_rng(0)
-  parts = [
-    Images(
-      rng.integers(0, 256, (12, 28, 28, 1), dtype=np.uint8),
-      np.arange(12, dtype=np.int32) % 10,
-    )
-    for _ in range(3)
-  ]
-  return Dataset(*parts, 'drawn digits', checksum_of(*parts))
 
 
 class Plain(nn.RNNCellBase):
@@ -63,61 +49,14 @@ def plain(sizes, slots, *, names: tuple[str, ...] = ('a', 'b')):
 _OWN = {'plain': plain}
 
 
-def _prepare(workdir, kinds=BUILT_IN, load=None, **changes):
-  values = {
-    'model': 'introspective',
-    'preset': 'small',
-    'replicas': 2,
-    'batch_size': 2,
-    'set': _SIZES,
-    **changes,
-  }
-  request = run_settings.make(kinds, workdir=str(workdir), **values)
-  return prepare.prepare(
-    request, kinds, load or (lambda *_: (_digits(), 'few'))
-  )
-
-
-def _train(run, failed_at):
-  """Writes what a run leaves: settings, records, a checkpoint for each step.
-
-  Args:
-    run: prepared.
-    failed_at: of the replicas, by the step of a checkpoint.
-  """
-  keys = jax.random.split(jax.random.key(1), run.settings.replicas)
-  state = jax.jit(
-    jax.vmap(
-      lambda key: train.init_state(
-        run.problem, run.recipe, key, run.images.training
-      )
-    )
-  )(keys)
-  records.write_config(run.workdir, run.config)
-  directory = checkpoints.open_directory(run.workdir / 'checkpoints')
-  for step, failed in failed_at.items():
-    rng = np.random.default_rng(step)
-    drawn = [
-      jax.tree.map(
-        lambda leaf, rng=rng: np.float32(rng.normal(0, 0.3, leaf.shape)),
-        state.params,
-      )
-      for _ in range(2)
-    ]
-    saved = state._replace(
-      params=drawn[0],
-      average=Average(drawn[1], state.average.batch_stats),
-      failed_at=np.array(failed, np.int32),
-    )
-    checkpoints.save(directory, step, jax.tree.map(np.asarray, saved))
-  checkpoints.close(directory)
-
-
 @pytest.fixture(scope='module')
 def workdir(tmp_path_factory):
   """Returns the folder of a run, whose replica 1 failed before step 4."""
   folder = tmp_path_factory.mktemp('walk')
-  _train(_prepare(folder, **_WALK), {2: [-1, -1], 4: [-1, 3]})
+  write(
+    prepare_run(folder, **WALK),
+    {2: [-1, -1], 4: [-1, 3]},
+  )
   return folder
 
 
@@ -291,7 +230,7 @@ def test_a_failed_replica_is_told(workdir):
 
 
 def test_figures_are_those_of_the_run(workdir, monkeypatch):
-  monkeypatch.setattr(prepare.digit_images, 'load_digits', _digits)
+  monkeypatch.setattr(prepare.digit_images, 'load_digits', digits)
   calls = []
 
   def note(settings, problem, drawn, prefix):
@@ -315,13 +254,68 @@ def test_figures_are_those_of_the_run(workdir, monkeypatch):
   assert (model, prefix) == (run.model, run.task.prefix)
   _same(variables, gtmm_jax.load(workdir, replica=0).variables)
   assert (key == pictures.key_of(run.settings, 0)).all()
-  np.testing.assert_array_equal(images.pixels, _digits().validation.pixels)
+  np.testing.assert_array_equal(images.pixels, digits().validation.pixels)
   with pytest.raises(ValueError, match='overlay, memory'):
     run.figure('dreams')
 
 
+def test_the_figure_of_results_is_of_the_records(both, tmp_path, monkeypatch):
+  run = dataclasses.replace(both, workdir=tmp_path)
+  line = {'step': 2, 'kl_last': [3.0, 4.0], 'failed_at': [None, None]}
+  evaluation = {**line, 'kl': [[1.0, 2.0]] * 2, 'predictable': [0.0, 1.0]}
+  records.append_metrics(tmp_path, line)
+  records.write_evaluation(tmp_path, evaluation)
+  calls = []
+  monkeypatch.setattr(
+    figures,
+    'results_figure',
+    lambda *runs, **title: calls.append((runs, title)),
+  )
+  run.figure('results')
+  (((((label, metrics, last, _),),), title),) = calls
+  assert label == 'introspective'
+  assert [each['kl_last'] for each in metrics] == [[3.0, 4.0]]
+  assert last['kl'] == evaluation['kl']
+  assert title == {'title': 'navigation, 2 x 2, T 6'}
+
+
+def test_the_overlay_is_a_map_of_the_first_episode(one, monkeypatch):
+  monkeypatch.setattr(prepare.digit_images, 'load_digits', digits)
+  calls = []
+
+  def dream(settings, problem, drawn, prefix):
+    _, key, images = drawn
+    batch = functools.partial(drawn_episodes.batch, problem)
+    episode, _ = jax.jit(batch)(drawn_episodes.batch_key(key), images)
+    generated = np.full_like(episode.frames[prefix:], prefix / 10)
+    return drawn_episodes.Dream(episode, episode.frames, generated)
+
+  monkeypatch.setattr(pictures, '_dream', dream)
+  monkeypatch.setattr(
+    figures,
+    'overlay_figure',
+    lambda *all, **options: calls.append((all, options)),
+  )
+  one.figure('overlay')
+  (((rows, places, visits), options),) = calls
+  (_, truth), *generated = rows
+  for prefix, (name, frames) in zip((3, 1), generated, strict=True):
+    assert name == f'generated after frame {prefix}'
+    np.testing.assert_array_equal(frames[:prefix], truth[:prefix])
+    assert (frames[prefix:] == np.float32(prefix / 10)).all()
+  # A cell shows one image, and has been counted before.
+  assert options['grid'] == (2, 2)
+  assert places.min() >= 0 and places.max() <= 1
+  for t, (place, frame) in enumerate(zip(places, truth, strict=True)):
+    before = [s for s in range(t) if (places[s] == place).all()]
+    assert visits[t] == len(before)
+    for s in before:
+      np.testing.assert_array_equal(frame, truth[s])
+  assert 'introspection network on navigation' in options['title']
+
+
 def test_other_data_than_those_of_the_run_are_told(both, monkeypatch):
-  other = _digits()._replace(checksum='0')
+  other = digits()._replace(checksum='0')
   monkeypatch.setattr(prepare.digit_images, 'load_digits', lambda *_: other)
   both.__dict__.pop('data', None)
   with pytest.raises(ValueError, match='have changed'):
@@ -370,7 +364,10 @@ def test_no_run_and_no_checkpoint_are_told(tmp_path, workdir):
 
 
 def test_a_damaged_checkpoint_is_told_and_stays(tmp_path):
-  _train(_prepare(tmp_path, **_WALK), {2: [-1, -1], 4: [-1, -1]})
+  write(
+    prepare_run(tmp_path, **WALK),
+    {2: [-1, -1], 4: [-1, -1]},
+  )
   for path in (tmp_path / 'checkpoints' / '4').rglob('d/*'):
     if path.is_file():
       path.write_bytes(b'damaged')
@@ -389,10 +386,10 @@ def test_a_damaged_checkpoint_is_told_and_stays(tmp_path):
 
 def test_a_core_of_ones_own_is_named(tmp_path):
   kinds = kinds_module.with_own(_OWN, {})
-  run = _prepare(
+  run = prepare_run(
     tmp_path, kinds, model='plain', names=('c',), set=('latent_size=3',)
   )
-  _train(run, {2: [-1, -1]})
+  write(run, {2: [-1, -1]})
   with pytest.raises(ValueError, match="give models={'plain': ...}"):
     gtmm_jax.load(tmp_path)
   loaded = gtmm_jax.load(tmp_path, models=_OWN)
@@ -450,7 +447,7 @@ def test_other_wrong_arguments_are_told(both, one, walk):
   ],
 )
 def test_settings_come_back_as_they_were(tmp_path, changes):
-  run = _prepare(tmp_path, **changes)
+  run = prepare_run(tmp_path, **changes)
   records.write_config(tmp_path, run.config)
   back = recorded.read(tmp_path, BUILT_IN)
   model = resolve.make_model(back.settings, back.task, back.frame_shape)
@@ -467,7 +464,7 @@ def test_own_episodes_need_their_file_only_for_data(tmp_path):
     frames=rng.integers(0, 256, (12, 4, 8, 12, 3), dtype=np.uint8),
     condition=np.zeros((12, 4, 2), np.float32),
   )
-  run = _prepare(
+  run = prepare_run(
     tmp_path / 'run',
     load=prepare.load_images,
     task='frames',
