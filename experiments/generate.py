@@ -5,7 +5,8 @@ r"""Dreams with a trained run: draws what the model expects after N frames.
 The frames are those of validation or test episodes, or your own; --observe=0
 dreams from nothing. On navigation --actions=rrdl walks on from the last frame,
 so that the dreams show what the model remembers of the map. Writes dreams.png
-and dreams.pdf (a sheet), dreams.gif and dreams.npz; the run stays as it is.
+and dreams.pdf (a sheet), dreams.gif and dreams.npz; the run stays as it is. A
+run of your own core or task dreams in Python, by gtmm_jax.trained.dreams.
 """
 
 import dataclasses
