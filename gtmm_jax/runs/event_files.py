@@ -41,12 +41,12 @@ def require_writer() -> None:
 class EventFiles:
   """The open event files of a run."""
 
-  def __init__(self, run: Run, evaluation: held_out.Evaluation) -> None:
+  def __init__(self, run: Run, evaluation: held_out.Evaluation | None) -> None:
     """Writes the curves of the records that there are, and opens the files.
 
     Args:
       run: the run.
-      evaluation: of its states.
+      evaluation: of its states; None if there will be no more lines.
 
     Raises:
       OSError: they cannot be written.
@@ -124,13 +124,13 @@ class EventFiles:
 
 @contextlib.contextmanager
 def opened(
-  run: Run, evaluation: held_out.Evaluation
+  run: Run, evaluation: held_out.Evaluation | None
 ) -> Iterator[EventFiles | None]:
   """Opens the event files of a run in its locked folder; None if not asked for.
 
   Args:
     run: the run.
-    evaluation: of its states.
+    evaluation: of its states; None if there will be no more lines.
 
   Raises:
     OSError: they cannot be written.

@@ -23,7 +23,7 @@ _GAP, _BLANK, _MARK = 4, 96, 255
 class Pictures:
   """Pictures of a run's validation episodes; compiles at the first one."""
 
-  def __init__(self, run: Run, evaluation: held_out.Evaluation) -> None:
+  def __init__(self, run: Run, evaluation: held_out.Evaluation | None) -> None:
     """Stores the run and its evaluation; compiles and moves nothing yet."""
     self._run, self._evaluation = run, evaluation
     self._has_reads = 'memory' in workdirs.figure_names(run.settings)

@@ -51,7 +51,9 @@ def complete(run: Run) -> None:
   if workdirs.is_complete(workdir, settings):
     console.print('This run is complete; nothing is left to train.')
     if settings.tensorboard:
-      _write_curves(run)
+      # Those of its records; nothing is evaluated any more.
+      with workdirs.alone(workdir), event_files.opened(run, None):
+        pass
     results.show(workdir, settings, console)
     return
   with workdirs.alone(workdir):
@@ -61,13 +63,6 @@ def complete(run: Run) -> None:
       state = _train(run, evaluation, console)
       with signals.at_once(_TRAINED):
         results.conclude(run, state, evaluation, console)
-
-
-def _write_curves(run: Run) -> None:
-  """Writes event files of a finished run from its records."""
-  evaluation = held_out.Evaluation(run)
-  with workdirs.alone(run.workdir), event_files.opened(run, evaluation):
-    pass
 
 
 def _train(

@@ -31,6 +31,7 @@ from gtmm_jax.runs import (
   recorded,
   results,
   session,
+  workdirs,
 )
 from gtmm_jax.runs.kinds import BUILT_IN
 from gtmm_jax.tasks import frames
@@ -295,6 +296,21 @@ def test_event_files_of_an_interrupted_run_have_each_step_once(interrupted):
   events = reader.EventAccumulator(str(folder / 'pictures')).Reload()
   (tag,) = events.Tags()['images']
   assert [each.step for each in events.Images(tag)] == [2, 4, 6]
+
+
+def test_a_finished_run_gets_the_curves_of_its_records(
+  windowed, tmp_path, colour, monkeypatch
+):
+  pytest.importorskip('tensorboardX', reason='tensorboardX is not here')
+  workdir = shutil.copytree(windowed, tmp_path / 'run')
+  monkeypatch.setattr(workdirs, 'is_complete', lambda *_: True)
+  monkeypatch.setattr(results, 'show', lambda *_: None)
+  changes = {'steps': 6, 'device_megabytes': _ROOM, 'tensorboard': True}
+  session.complete(_prepare(workdir, colour, **changes))
+  (file,) = (workdir / 'tensorboard' / 'replica_1').iterdir()
+  # Once for each of three lines.
+  assert file.read_bytes().count(b'training/negative_bound') == 3
+  assert records.read_evaluation(workdir) == records.read_evaluation(windowed)
 
 
 @pytest.mark.parametrize('limit', [None, _ROOM])
