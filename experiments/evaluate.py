@@ -98,11 +98,9 @@ def define_flags() -> None:
 
 def main(_: list[str]) -> None:
   """Checks the flags, evaluates, and prints a table."""
-  console = command.console()
+  compilation_cache.use(FLAGS.compilation_cache)
   try:
-    prepared = _prepare()
-    compilation_cache.use(FLAGS.compilation_cache)
-    evaluations.complete(prepared, console)
+    evaluations.complete(_prepare(), command.console())
   except (ValueError, OSError) as error:
     command.fail(error)
   except jax.errors.JaxRuntimeError as error:
@@ -145,12 +143,12 @@ def _prepare() -> evaluations.Evaluations:
     run = trained.load(folder, FLAGS.step)
   if FLAGS.data is not None:
     run = variants.with_data(run, FLAGS.data)
-  own = run.settings
+  settings = run.settings
   request = evaluations.Request(
     sizes,
-    _words('evaluate_on') or (own.evaluate_on,),
-    own.evaluation_episodes if FLAGS.episodes is None else FLAGS.episodes,
-    own.seed if FLAGS.seed is None else FLAGS.seed,
+    _words('evaluate_on') or (settings.evaluate_on,),
+    FLAGS.episodes or settings.evaluation_episodes,
+    settings.seed if FLAGS.seed is None else FLAGS.seed,
     FLAGS.slots,
     _words('bound'),
     FLAGS.samples or _SAMPLES,

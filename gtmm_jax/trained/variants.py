@@ -93,16 +93,16 @@ def make(
       cannot grow.
   """
   sizes = dict(sizes or {})
-  is_given = run.settings.task == 'frames'
+  is_from_file = run.settings.task == 'frames'
   resolve.require_sizes(
-    run.settings.task, sizes, () if is_given else run.settings.episode
+    run.settings.task, sizes, () if is_from_file else run.settings.episode
   )
   settings = dataclasses.replace(
     run.settings, episode={**run.settings.episode, **sizes}
   )
   resolve.check(settings, run.kinds)
   header = None
-  if is_given:
+  if is_from_file:
     header = frame_files.Header(
       0, run.task.length, settings.shape, run.task.condition_size
     )

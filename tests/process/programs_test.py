@@ -19,6 +19,7 @@ EXPERIMENTS = ROOT / 'experiments'
 # With flags for which each of them would begin to work.
 PROGRAMS = {
   'run': ['--workdir=made'],
+  'evaluate': ['--workdir=made'],
   'show_task': ['--output=made'],
   'show_table': [],
   'generate': ['--workdir=made'],
@@ -83,10 +84,12 @@ def _refused(program, tmp_path, **variables):
   return result.stderr
 
 
-# One uses the CPU alone, whatever is asked for, the other no device at all.
+# One uses the CPU alone, whatever is asked for, one no device at all, and one
+# needs a trained run.
 @pytest.mark.slow
 @pytest.mark.parametrize(
-  'program', sorted(PROGRAMS.keys() - {'record_rotation', 'show_table'})
+  'program',
+  sorted(PROGRAMS.keys() - {'record_rotation', 'show_table', 'evaluate'}),
 )
 @pytest.mark.parametrize('platform', ['cuda', 'tpu', 'abacus'])
 def test_no_program_starts_on_a_device_that_is_not_there(

@@ -10,6 +10,7 @@ import pytest
 import evaluate as program
 import gtmm_jax
 import program_flags
+import shared_programs
 import trained_runs
 from gtmm_jax import folds, records, replicas, trained
 from gtmm_jax.model import build
@@ -17,13 +18,13 @@ from gtmm_jax.problem import Problem
 from gtmm_jax.runs import exam, held_out, prepare, recorded
 from gtmm_jax.runs.kinds import BUILT_IN
 from gtmm_jax.runs.run import replica_keys
-from gtmm_jax.trained import evaluating, variants
+from gtmm_jax.trained import evaluating, evaluations, variants
 
 _SIZES = {'pre_recall': 3, 'recall': 2}
 
 
 @pytest.fixture(scope='module')
-def own(tmp_path_factory):
+def recalled(tmp_path_factory):
   """Returns a run and its own evaluation; replica 1 failed."""
   folder = tmp_path_factory.mktemp('recall')
   run = trained_runs.prepare_run(
@@ -42,7 +43,10 @@ def _few_digits(monkeypatch):
 
 @pytest.fixture(autouse=True, scope='module')
 def _flags():
-  with program_flags.defined(program.define_flags):
+  with (
+    program_flags.defined(program.define_flags),
+    shared_programs.of_equal_runs(),
+  ):
     yield
 
 
@@ -72,8 +76,8 @@ def _same(one, other):
     assert one == other
 
 
-def test_with_no_flags_the_values_are_those_of_the_run(own, capsys):
-  run, expected = own
+def test_with_no_flags_the_values_are_those_of_the_run(recalled, capsys):
+  run, expected = recalled
   folder = _evaluate(run)
   values = records.read_evaluation(folder / 'validation')
   _same(values, records.documents.as_json(expected.values))
@@ -87,77 +91,77 @@ def test_with_no_flags_the_values_are_those_of_the_run(own, capsys):
   assert (folder / 'kl_by_frame.png').exists()
 
 
-def _batch(run, variant, key):
-  """Draws the first batch of an evaluation; returns its key and episodes."""
-  batch_key = jax.random.fold_in(key, np.uint32(folds.EVALUATION))
-  problem = Problem(run.model, variant.task.sample, run.settings.batch_size)
-  images = run.data.held_out('test')
-  return batch_key, *jax.jit(problem.draw)(batch_key, images)
-
-
-def test_longer_episodes_are_those_of_their_seed_and_split(own):
-  run = gtmm_jax.load(own[0].workdir, replica=0)
+def test_longer_episodes_are_those_of_their_seed_and_split(recalled):
+  run = gtmm_jax.load(recalled[0].workdir, replica=0)
   sizes = {'pre_recall': 5}
-  measured = trained.evaluate(run, sizes, 'test', episodes=2, seed=4)
+  measured = trained.evaluate(
+    run, sizes, 'test', episodes=2, seed=4, bounds=['particle']
+  )
   (key, _) = replica_keys(dataclasses.replace(run.settings, seed=4))
-  variant = variants.make(run, sizes)
-  batch_key, episode, _ = _batch(run, variant, key)
-  noise_key = jax.random.split(batch_key)[1]
-  _, terms = run.observe(noise_key, episode.frames)
-  np.testing.assert_allclose(
-    measured.episodes.kl[0], terms.kl.T, rtol=1e-4, atol=1e-4
-  )
-  np.testing.assert_array_equal(
-    measured.episodes.predictable[0], episode.predictable.T
-  )
+  key = jax.random.fold_in(key, np.uint32(folds.EVALUATION))
+  task = variants.make(run, sizes).task
+  problem = Problem(run.model, task.sample, run.settings.batch_size)
+
+  @jax.jit
+  def by_hand():
+    episode, _ = problem.draw(key, run.data.test)
+    _, terms = run.observe(jax.random.split(key)[1], episode.frames)
+    # With one sample both tighter bounds are the same.
+    bound_key = jax.random.fold_in(key, folds.TIGHTER_BOUNDS)
+    bound = run.log_likelihood(bound_key, episode.frames, bound='iwae')
+    return episode.predictable, terms.kl, bound
+
+  predictable, kl, bound = by_hand()
+  np.testing.assert_allclose(measured.episodes.kl[0], kl.T, 1e-4, 1e-4)
+  np.testing.assert_array_equal(measured.episodes.predictable[0], predictable.T)
+  array = measured.bounds['negative_bound_particle']
+  np.testing.assert_allclose(array, -bound[None], rtol=1e-4)
   values = measured.values
   assert (values['split'], values['episodes']) == ('test', 2)
-  assert measured.episodes.kl.shape == (1, 2, 7)
-  np.testing.assert_allclose(
-    values['last_iterate']['negative_bound'].shape, (1,)
-  )
-
-
-def test_tighter_bounds_are_of_the_same_episodes(own, capsys):
-  run = own[0]
-  folder = _evaluate(
-    run,
-    '--bound=iwae,particle',
-    '--samples=1',
-    '--evaluate_on=test',
-    '--episodes=1',
-    '--name=tight',
-  )
-  one = gtmm_jax.load(run.workdir, replica=0)
-  batch_key, episode, _ = _batch(
-    one, variants.make(one), replica_keys(one.settings)[0]
-  )
-  key = jax.random.fold_in(batch_key, folds.TIGHTER_BOUNDS)
-  values = records.read_evaluation(folder / 'test')
-  with np.load(folder / 'test' / 'bounds.npz') as arrays:
-    expected = one.log_likelihood(key, episode.frames, bound='iwae')
-    expected = -np.asarray(expected)
-    # With one sample the two are the same.
-    for name in ('negative_bound_iwae', 'negative_bound_particle'):
-      np.testing.assert_allclose(arrays[name][0], expected, rtol=1e-4)
-      assert np.isnan(arrays[name][1]).all() and arrays[name].shape == (2, 2)
-      assert values[name] == [pytest.approx(expected.mean(), rel=1e-4), None]
-  out = capsys.readouterr().out
-  assert 'IWAE' in out and 'Tighter bounds are of 1 samples' in out
+  mean = values['negative_bound_particle']
+  np.testing.assert_allclose(mean, array.mean(1), rtol=1e-6)
+  assert values['last_iterate']['negative_bound'].shape == (1,)
 
 
 def test_the_same_command_repeats_nothing_and_another_is_refused(
-  own, capsys, monkeypatch
+  recalled, capsys, monkeypatch
 ):
-  run = own[0]
-  _evaluate(run)
+  run, (values, episodes) = recalled
+  bounds = {'negative_bound_iwae': np.array([[7.0, 9.0, 8.0, 8.0], [1.0] * 4])}
+  means = {'negative_bound_iwae': np.array([8.0, np.nan]), 'bound_samples': 5}
+  measured = evaluating.Measured({**values, **means}, episodes, bounds)
+  calls = []
+
+  def evaluate(_, *arguments):
+    calls.append(arguments)
+    return measured
+
+  monkeypatch.setattr(evaluating.Evaluator, '__call__', evaluate)
+  monkeypatch.setattr(evaluations.figures, 'save', lambda *_: [])
+  flags = ['--bound=iwae', '--samples=5', '--evaluate_on=test,validation']
+  name = f'--name={"-".join(flags).replace("--", "")}'
+  folder = _evaluate(run, *flags, name)
+  assert calls == [(split, ('iwae',), 5) for split in ('test', 'validation')]
   first = capsys.readouterr().out
-  monkeypatch.setattr(evaluating.Evaluator, '__call__', None)
-  folder = _evaluate(run)
+  assert 'IWAE' in first and 'Tighter bounds are of 5 samples' in first
+  for split in ('test', 'validation'):
+    with np.load(folder / split / 'bounds.npz') as arrays:
+      assert arrays.files == ['negative_bound_iwae']
+      np.testing.assert_array_equal(
+        arrays['negative_bound_iwae'], bounds['negative_bound_iwae']
+      )
+    written = records.read_evaluation(folder / split)
+    assert written['negative_bound_iwae'] == [8.0, None]
+  # One that was interrupted goes on.
+  (folder / 'test' / 'evaluation.json').unlink()
+  _evaluate(run, *flags, name)
+  assert [split for split, *_ in calls] == ['test', 'validation', 'test']
+  _evaluate(run, *flags, name)
+  assert len(calls) == 3
   lines = [x for x in first.splitlines() if not x.startswith('evaluating ')]
-  assert capsys.readouterr().out.splitlines() == lines
+  assert capsys.readouterr().out.splitlines()[-len(lines) :] == lines
   before = _contents(folder)
-  arguments = ['evaluate.py', f'--workdir={run.workdir}', '--name=as_trained']
+  arguments = ['evaluate.py', f'--workdir={run.workdir}', *flags, name]
   error = program_flags.refused(capsys, [*arguments, '--seed=3'], program.main)
   assert 'other settings: seed (0 then, 3 now); give another --name' in error
   assert _contents(folder) == before
@@ -194,9 +198,9 @@ def _contents(folder):
   ],
 )
 def test_mistakes_are_told_and_nothing_is_written(
-  own, capsys, monkeypatch, tmp_path, flags, message
+  recalled, capsys, monkeypatch, tmp_path, flags, message
 ):
-  workdir = own[0].workdir
+  workdir = recalled[0].workdir
   if '--data=files:absent' in flags:
     monkeypatch.undo()
   monkeypatch.chdir(tmp_path)
@@ -233,7 +237,6 @@ def _trained(tmp_path, **changes):
   [
     ({'model': 'ntm'}, 10),
     ({'model': 'lru'}, 50),
-    ({'model': 'dnc'}, 10),
     ({'model': 'dnc', 'set': ('slots=3',)}, 6),
     ({'model': 'associative', 'without': ('age', 'arrival')}, 10),
   ],
