@@ -41,6 +41,7 @@ _SIZES = {
   'rows': "Rows of navigation's grid",
   'columns': "Columns of navigation's grid",
   'length': 'Frames of an episode of navigation, rotation or mixture',
+  'prefix': 'On frames: true frames before those that are generated',
 }
 # Flags that decide the default of --name, in this order.
 _OF_NAME = (*_SIZES, 'evaluate_on', 'episodes', 'seed', 'slots', 'step')

@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
+import numpy as np
 from rich import box
 from rich.console import Console
 from rich.table import Table
@@ -59,8 +60,14 @@ def show(run: Trained, shown: Shown, console: Console) -> None:
   settings = run.settings
   lines = records.read_metrics(run.workdir)
   has_settled = records.settled_at(lines) is not None
-  summaries = [records.summarise(each, has_settled) for _, each in shown]
   evaluation = shown[0][1]
+  rows = []
+  for row, values in shown:
+    whole = row.name, row.split, _slots(row.variant)
+    rows.append((whole, records.summarise(values, has_settled)))
+    for task, part in values.get('by_task', {}).items():
+      name = f'  {task.replace("_", " ")}'
+      rows.append(((name, '', ''), records.summarise(part, has_settled)))
   console.print(
     f'{settings.model} on {settings.task} after {run.step:,} steps; '
     f'{evaluation["episodes"]:,} episodes a row, '
@@ -69,16 +76,16 @@ def show(run: Trained, shown: Shown, console: Console) -> None:
   names = [
     name
     for name in _COLUMNS
-    if name in _ALWAYS or any(each.get(name) for each in summaries)
+    if name in _ALWAYS or any(summary.get(name) for _, summary in rows)
   ]
   table = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0))
   for heading in ('episodes', 'split', 'slots'):
     table.add_column(heading)
   for name in names:
     table.add_column(_COLUMNS[name][0], justify='right')
-  for (row, _), summary in zip(shown, summaries, strict=True):
+  for heads, summary in rows:
     cells = [_cell(summary.get(name), _COLUMNS[name][1]) for name in names]
-    table.add_row(row.name, row.split, _slots(row.variant), *cells)
+    table.add_row(*heads, *cells)
   _print_whole(table, console)
   for line in _remarks(run, shown, has_settled):
     console.print(line)
@@ -142,10 +149,19 @@ def _remarks(run: Trained, shown: Shown, has_settled: bool) -> list[str]:
       lines.append(
         f'Tighter bounds are of {evaluation["bound_samples"]:,} samples.'
       )
+  failed = dict(records.failed_replicas(evaluation))
   lines += [
     f'Replica {replica} stopped being finite at step {step:,} and is left out.'
-    for replica, step in records.failed_replicas(evaluation)
+    for replica, step in failed.items()
   ]
+  for row, values in shown:
+    bounds = records.by_replica(values)['negative_bound']
+    lines += [
+      f'{row.name}, {row.split}: replica {replica} is left out: its bound is '
+      f'not finite.'
+      for replica in np.flatnonzero(np.isnan(bounds))
+      if replica not in failed
+    ]
   if not has_settled:
     lines.append('No KL ratio is shown: the run has not settled.')
   return list(dict.fromkeys(lines))

@@ -149,15 +149,9 @@ class Evaluator:
       }
     for array in arrays.values():
       array[self._weights.failed_at >= 0] = np.nan
-    means = {name: array.mean(1) for name, array in arrays.items()}
-    values = {**values, **means}
     if arrays:
+      values = with_bounds(values, episodes, arrays)
       values['bound_samples'] = samples
-    parts = values.get('by_task', {})
-    for number, part in enumerate(parts.values()):
-      is_own = episodes.part[..., 0] == number
-      for name, array in arrays.items():
-        part[name] = np.mean(array, 1, where=is_own)
     return Measured(values, episodes, arrays)
 
   @functools.cached_property
@@ -179,6 +173,37 @@ class Evaluator:
       put(run.variables),
       None if last is None else put(last),
     )
+
+
+def with_bounds(
+  values: Mapping[str, Any],
+  episodes: EpisodeValues,
+  arrays: Mapping[str, np.ndarray],
+) -> dict[str, Any]:
+  """Adds means over episodes of tighter bounds, for parts of a mixture, too.
+
+  Args:
+    values: of an evaluation.
+    episodes: of the same, leaves [R, N, T].
+    arrays: nats a sequence, [R, N], by their names.
+  """
+
+  def means(is_counted: np.ndarray) -> dict[str, np.ndarray]:
+    counts = is_counted.sum(1)
+    counts = np.where(counts > 0, counts, np.nan)
+    return {
+      name: np.where(is_counted, array, 0.0).sum(1) / counts
+      for name, array in arrays.items()
+    }
+
+  numbers = episodes.part[..., 0]
+  extended = {**values, **means(np.ones_like(numbers, bool))}
+  if 'by_task' in values:
+    extended['by_task'] = {
+      name: {**part, **means(numbers == number)}
+      for number, (name, part) in enumerate(values['by_task'].items())
+    }
+  return extended
 
 
 def require_known(

@@ -94,8 +94,11 @@ def make(
   """
   sizes = dict(sizes or {})
   is_from_file = run.settings.task == 'frames'
+  # A file decides the length of its episodes.
   resolve.require_sizes(
-    run.settings.task, sizes, () if is_from_file else run.settings.episode
+    run.settings.task,
+    sizes,
+    ('prefix',) if is_from_file else run.settings.episode,
   )
   settings = dataclasses.replace(
     run.settings, episode={**run.settings.episode, **sizes}

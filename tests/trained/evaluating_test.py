@@ -2,6 +2,7 @@
 
 import dataclasses
 import re
+import types
 
 import jax
 import numpy as np
@@ -9,6 +10,7 @@ import pytest
 
 import evaluate as program
 import gtmm_jax
+import own_episodes
 import program_flags
 import shared_programs
 import trained_runs
@@ -214,7 +216,7 @@ def test_mistakes_are_told_and_nothing_is_written(
 def _trained(tmp_path, **changes):
   """Returns a trained run without variables."""
   run = trained_runs.prepare_run(
-    tmp_path, task='perfect_recall', **{**_SIZES, **changes}
+    tmp_path, **{'task': 'perfect_recall', **_SIZES, **changes}
   )
   shape = run.images.training.shape
   return trained.Trained(
@@ -293,3 +295,46 @@ def test_a_model_without_slots_has_none_to_grow(tmp_path):
   assert (variant.slots, variant.remark) == (None, '')
   with pytest.raises(ValueError, match='vrnn has no slots'):
     variants.make(run, {'pre_recall': 7}, 'grow')
+
+
+def test_means_of_bounds_are_those_of_each_part_of_a_mixture():
+  number = np.array([[0, 2, 0, 2], [2, 2, 2, 2]], np.int8)
+  episodes = types.SimpleNamespace(part=np.repeat(number[..., None], 3, 2))
+  array = np.array([[1.0, 2.0, 4.0, 8.0], [np.nan] * 4])
+  values = {'by_task': dict.fromkeys('abc', {'kl_new': 7})}
+  extended = evaluating.with_bounds(values, episodes, {'tight': array})
+  np.testing.assert_allclose(extended['tight'], [3.75, np.nan])
+  for name, mean in (('a', 2.5), ('b', np.nan), ('c', 5.0)):
+    part = extended['by_task'][name]
+    np.testing.assert_allclose(part['tight'], [mean, np.nan])
+    assert part['kl_new'] == 7
+
+
+def test_other_own_episodes_have_frames_of_the_same_size(tmp_path):
+  names = {}
+  for name, length, shape in (
+    ('short', 4, (8, 12, 1)),
+    ('long', 6, (8, 12, 1)),
+    ('large', 4, (12, 12, 1)),
+  ):
+    folder = tmp_path / name
+    folder.mkdir()
+    file = own_episodes.save(folder, count=30, length=length, shape=shape)
+    names[name] = f'files:{file}'
+  run = _trained(
+    tmp_path / 'run',
+    task='frames',
+    data=names['short'],
+    load=prepare.load_images,
+    **dict.fromkeys(_SIZES),
+  )
+  longer = variants.with_data(run, names['long'])
+  assert len(longer.data.validation.frames[0]) == 6
+  variant = variants.make(longer)
+  assert (variant.task.length, variant.slots) == (6, 4)
+  assert '4 slots for 6 frames' in variant.remark
+  with pytest.raises(ValueError, match=r'frames \(12, 12, 1\).*\(8, 12, 1\)'):
+    variants.with_data(run, names['large'])
+  with pytest.raises(ValueError, match='the file that --data names'):
+    variants.make(run, {'length': 6})
+  assert variants.make(run, {'prefix': 1}).task.prefix == 1
