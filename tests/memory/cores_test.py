@@ -498,9 +498,7 @@ def test_gradients_at_the_start_reach_every_number(name, long_inputs):
   assert np.all(by_input)
 
 
-# Of single equations tests/memory/derivatives_test.py shows it in double
-# precision, and training by them is compared in tests/runs/values_test.py.
-@pytest.mark.parametrize('name', slow_cases.but_for(['sparse', 'dnc'], CORES))
+@every_core
 def test_written_out_gradients_are_those_of_plain_jax(name, long_inputs):
   core = CORES[name]
   variables = random_parameters(core, 0.3)

@@ -10,7 +10,6 @@ from cores_test import CORES, WIDTH, fresh, random_parameters
 from jax.sharding import AxisType, NamedSharding
 from jax.sharding import PartitionSpec as P
 
-import slow_cases
 from gtmm_jax.memory import derivatives, scan
 
 BATCH, STEPS = 4, 3
@@ -95,10 +94,7 @@ def test_gradients_of_a_shared_batch_are_those_of_one_device(
 @pytest.mark.parametrize(
   ('name', 'way', 'is_written_out'),
   [
-    *slow_cases.but_for(
-      [(name, 'explicit', False) for name in ('sparse', 'dnc')],
-      [(name, 'explicit', False) for name in CORES],
-    ),
+    *((name, 'explicit', False) for name in CORES),
     ('ntm', 'shard_map', False),
     ('introspective', 'explicit', True),
     ('lstm', 'shard_map', True),
