@@ -92,6 +92,12 @@ def test_pattern_finds_folders_of_one_machine():
     assert not _MACHINE_PATH.search(line.format('/').replace('//', '/')), line
 
 
+def test_files_of_tests_have_names_of_their_own():
+  """Checks what pytest needs: it imports them as modules of one folder."""
+  names = [path.name for path in (_ROOT / 'tests').rglob('*_test.py')]
+  assert sorted(names) == sorted(set(names))
+
+
 @pytest.mark.parametrize('folder', ['gtmm_jax', 'experiments'])
 def test_files_stay_short(folder: str):
   long = {
