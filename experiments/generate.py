@@ -176,6 +176,7 @@ def check(request: Request) -> tuple[pathlib.Path, pathlib.Path]:
       f'--output={folder} is the folder of a run; name another one, such as '
       f'{workdir / "dreams" / "first"}.'
     )
+  places.require_writable(folder, f'--output={folder}')
   return workdir, folder
 
 
@@ -249,7 +250,6 @@ def write(
   Raises:
     OSError: one cannot be written.
   """
-  places.require_writable(folder, f'--output={folder}')
   figure = sheets.sheet(run, dreamt)
   stem = folder / 'dreams'
   known: dict[str, Any] = {'seed': request.seed, 'workdir': str(run.workdir)}

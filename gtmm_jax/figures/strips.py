@@ -14,9 +14,9 @@ from gtmm_jax.figures import appearance, pixels, writing
 
 _MARK = (0.835, 0.369, 0.0)
 # In pixels: space between frames, below them for the mark and for the caption,
-# above them for the number, above the numbers for the names of spans, and at
-# the bottom for each note.
-_GAP, _LINE, _CAPTION, _NUMBER, _SPAN, _NOTE = 4, 5, 19, 22, 24, 22
+# above them for the number, above the numbers for the names of spans, above a
+# row that is apart, and at the bottom for each note.
+_GAP, _LINE, _CAPTION, _NUMBER, _SPAN, _APART, _NOTE = 4, 5, 19, 22, 24, 18, 22
 # Font sizes in points: of a caption, a number or note, a name, the title.
 _TINY, _SMALL, _NAME, _TITLE = 6, 7, 8, 10
 
@@ -32,12 +32,14 @@ class Row(NamedTuple):
     marks: `[T]`: true if a frame is predictable. Such frames are underlined.
     captions: T short texts in small letters below the frames, each may be
       empty; None leaves no space for them.
+    is_apart: whether there is more space above the row, as for a new episode.
   """
 
   name: str
   frames: np.ndarray
   marks: np.ndarray | None = None
   captions: Sequence[str] | None = None
+  is_apart: bool = False
 
 
 class Span(NamedTuple):
@@ -139,7 +141,7 @@ def _checked(row: Row) -> Row:
       f'The row {row.name!r} has {len(captions)} captions, but must have '
       f'{length}: one for each of its frames, empty ones included.'
     )
-  return Row(row.name, frames, marks, captions)
+  return Row(row.name, frames, marks, captions, row.is_apart)
 
 
 class _Place(NamedTuple):
@@ -167,6 +169,7 @@ def _places(
     numbers = max((frames for _, frames in shown), key=len, default=range(0))
     y += above if shown else 0
     for index, frames in shown:
+      y += _APART if rows[index].is_apart and index != shown[0][0] else 0
       places.append(_Place(index, frames, y, numbers))
       numbers = range(0)
       y += rows[index].frames.shape[1] + _LINE + _GAP

@@ -258,6 +258,9 @@ def describe(settings: Settings) -> str:
     ('pre_recall', 'recall'): 'l {}, k {}',
     ('rows', 'columns', 'length'): '{} x {}, T {}',
     ('length', 'size'): 'T {0}, {1} x {1} pixels',
+    ('pre_recall', 'recall', 'rows', 'columns', 'length'): (
+      'l {}, k {}, {} x {}, T {}'
+    ),
   }
   form = forms.get(tuple(sizes), ', '.join(f'{name} {{}}' for name in sizes))
   return form.format(*sizes.values())

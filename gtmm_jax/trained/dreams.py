@@ -1,13 +1,13 @@
 """Dreams after the first frames of episodes, beside what is true there."""
 
 import functools
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 
-from gtmm_jax.problem import Problem
-from gtmm_jax.runs import drawn_episodes
 from gtmm_jax.tasks import frames, navigation
 from gtmm_jax.tasks.episode import Episode
 from gtmm_jax.tasks.sources.dataset import Split
@@ -51,9 +51,8 @@ def draw(
       data of the run cannot be read.
   """
   images = _images(run, count, split)
-  problem = Problem(run.model, run.task.sample, count)
-  program = jax.jit(functools.partial(drawn_episodes.batch, problem))
-  return jax.tree.map(np.asarray, program(key, images)[0])
+  sample = jax.jit(functools.partial(_sample, run.task.sample, count))
+  return jax.tree.map(np.asarray, sample(key, images))
 
 
 def walk(
@@ -91,7 +90,7 @@ def walk(
   drawn = draw(run, key, count, split)
   _require_observed(drawn, observed)
   before = drawn.condition[: max(observed, 1)]
-  keys = Problem(run.model, run.task.sample, count).episode_keys(key)
+  keys = _episode_keys(key, count)
   starts = np.asarray(jax.vmap(run.task.start)(keys))
   for index in range(count):
     place = starts[index] + navigation.positions(before[:, index])[-1]
@@ -121,8 +120,8 @@ def dream(
     observed: N, from 0 to T; 0 for dreams from nothing, which are given the
       episodes' condition alone.
     samples: S >= 1, dreams of each episode.
-    length: L >= 1, frames of a dream; None for the rest of the episodes. It may
-      go beyond their end if there is no condition.
+    length: L >= 1, frames of a dream; None for the rest of the longest episode.
+      It may go beyond the end if there is no condition.
 
   Raises:
     ValueError: a number is out of range, or all replicas are loaded.
@@ -132,13 +131,13 @@ def dream(
       'All replicas are loaded; dreams are of one: load(..., replica=0).'
     )
   _require_observed(episode, observed)
-  total = len(episode.frames)
-  if length is None and observed == total:
+  total, longest = len(episode.frames), int(lengths(episode).max())
+  if length is None and observed == longest:
     raise ValueError(
-      f'All {total} frames of the episode are observed; give the length of the '
-      f'dream, or observe fewer.'
+      f'All {longest} frames of the episode are observed; give the length of '
+      f'the dream, or observe fewer.'
     )
-  length = total - observed if length is None else length
+  length = longest - observed if length is None else length
   inputs.at_least_one(length=length, samples=samples)
   if run.task.condition_size and observed + length > total:
     raise ValueError(
@@ -170,6 +169,26 @@ def lengths(episode: Episode) -> np.ndarray:
   if episode.mask is None:
     return np.full(episode.frames.shape[1], len(episode.frames))
   return np.sum(episode.mask, axis=0)
+
+
+def _sample(
+  sample: Callable[[Array, Any], Episode], count: int, key: Array, images: Any
+) -> Episode:
+  """Draws episodes [T, E, ...]; takes each recorded one at most once."""
+  keys = _episode_keys(key, count)
+  if not isinstance(images, frames.Frames):
+    return jax.vmap(sample, (0, None), 1)(keys, images)
+  total = images.frames.shape[0]
+  order = jax.random.permutation(jax.random.split(key)[1], total)
+  each = jax.tree.map(
+    lambda leaf: jnp.asarray(leaf)[order[:count], None], images
+  )
+  return jax.vmap(sample, (0, 0), 1)(keys, each)
+
+
+def _episode_keys(key: Array, count: int) -> Array:
+  """Returns the keys with which a task draws the episodes, [E]."""
+  return jax.random.split(jax.random.split(key)[0], count)
 
 
 def _images(run: Trained, count: int, split: Split | None) -> Any:

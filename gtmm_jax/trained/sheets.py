@@ -92,11 +92,16 @@ def save_arrays(
 def _title(run: Trained, dreams: Dreams) -> str:
   """Names the model, the task and where the dreams begin."""
   settings = run.settings
-  task = f'{settings.task.replace("_", " ")}, {describe(settings)}'
+  task = f'{_words(settings.task)}, {describe(settings)}'
   start = (
     f'after frame {dreams.observed}' if dreams.observed else 'from nothing'
   )
   return f'{figures.in_print(settings.model)} on {task}: dreams {start}'
+
+
+def _words(task: str) -> str:
+  """Returns the name of a task in print."""
+  return figures.in_print(task).replace('_', ' ')
 
 
 def _spans(dreams: Dreams) -> list[figures.Span]:
@@ -133,15 +138,13 @@ def _lines(
       name += f' {index + 1}'
     if episode.part is not None:
       task = names[episode.part[0]]
-      name += f', {task.replace("_", " ")}' if names_task else ''
+      name += f', {_words(task)}' if names_task else ''
     texts = captions.of_frames(episode, is_walk=task == 'navigation')
-    line = [figures.Row(name, episode.frames, episode.predictable, texts)]
+    truth = episode.frames, episode.predictable, texts
+    line = [figures.Row(name, *truth, is_apart=True)]
     for sample in range(samples):
-      name = f'dream {sample + 1}'
-      if count > 1 and not names_task:
-        name += f' of {index + 1}'
       frames = _placed(episode, dreams.frames[sample, :, index])
-      line.append(figures.Row(name, frames))
+      line.append(figures.Row(f'dream {sample + 1}', frames))
     lines.append(line)
   return lines
 

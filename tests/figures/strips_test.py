@@ -268,3 +268,18 @@ def test_spans_are_named_above_their_frames():
     assert line.get_ydata()[0] < numbers[first][1] - 10
     colours = {span.name: span.colour for span in spans}
     assert line.get_color() == colours[name]
+
+
+def test_rows_that_are_apart_have_space_above_them():
+  frames = _frames(3)
+  heights = []
+  for is_apart in (False, True):
+    rows = [
+      figures.Row(name, frames, is_apart=is_apart and name != 'b')
+      for name in ('a', 'b', 'c')
+    ]
+    names = _places(figures.strip_figure(rows))[1]
+    heights.append([y for _, (_, y) in names])
+  (a, b, c), (first, second, third) = heights
+  # The first row has nothing above it.
+  assert (first, second) == (a, b) and third > c + 10

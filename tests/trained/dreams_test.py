@@ -10,7 +10,7 @@ import gtmm_jax
 from gtmm_jax.runs import prepare
 from gtmm_jax.tasks import navigation
 from gtmm_jax.tasks.episode import Episode
-from gtmm_jax.tasks.frames import Frames
+from gtmm_jax.tasks.frames import Frames, OwnFrames
 from gtmm_jax.trained import dreams
 from trained_runs import WALK, digits, prepare_run, write
 
@@ -94,6 +94,12 @@ def test_without_a_condition_dreams_go_beyond_the_episode():
     dreams.dream(_run(actions=3), _KEY, _episode(actions=3), 5, length=2)
 
 
+def test_dreams_end_with_the_longest_episode():
+  dreamt = dreams.dream(_run(), _KEY, _episode(ends=[3, 5]), 2)
+  assert dreamt.frames.shape[:3] == (1, 3, 2)
+  assert len(dreamt.episode.frames) == 5
+
+
 def test_padding_is_no_truth():
   dreamt = dreams.dream(_run(), _KEY, _episode(ends=[6, 4]), 3)
   ended = np.isnan(dreamt.episode.frames).all(axis=(2, 3, 4))
@@ -163,13 +169,20 @@ def test_wrong_actions_and_numbers_are_told(walker):
       dreams.walk(walker, _KEY, **{'observed': 3, **options})
 
 
-def test_recorded_episodes_are_not_drawn_twice():
-  held_out = Frames(np.zeros((2, 4, 8, 8, 1)), None, None)
+def test_recorded_episodes_are_drawn_once_each():
+  shown = np.arange(5, dtype=np.uint8).repeat(4 * 64).reshape(5, 4, 8, 8, 1)
+  held_out = Frames(shown, np.zeros((5, 4, 0)), np.zeros((5, 4), bool))
   run = types.SimpleNamespace(
+    task=OwnFrames(length=4),
     data=types.SimpleNamespace(held_out=lambda split: held_out),
     settings=types.SimpleNamespace(evaluate_on='test'),
   )
+  episodes = dreams.draw(run, _KEY, 5)
+  assert episodes.frames.shape == (4, 5, 8, 8, 1)
+  numbers = np.rint(episodes.frames[0, :, 0, 0, 0] * 255)
+  assert sorted(numbers) == [0, 1, 2, 3, 4]
+  assert (dreams.draw(run, _KEY, 2).frames == episodes.frames[:, :2]).all()
   with pytest.raises(
-    ValueError, match='episodes is 3; the file has 2 for test'
+    ValueError, match='episodes is 6; the file has 5 for test'
   ):
-    dreams.draw(run, _KEY, 3)
+    dreams.draw(run, _KEY, 6)

@@ -291,7 +291,7 @@ def test_the_overlay_is_a_map_of_the_first_episode(one, monkeypatch):
   def dream(settings, problem, drawn, prefix):
     _, key, images = drawn
     batch = functools.partial(drawn_episodes.batch, problem)
-    episode, _ = jax.jit(batch)(drawn_episodes.batch_key(key), images)
+    episode, _ = jax.jit(batch)(key, images)
     generated = np.full_like(episode.frames[prefix:], prefix / 10)
     return drawn_episodes.Dream(episode, episode.frames, generated)
 
