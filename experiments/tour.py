@@ -94,8 +94,9 @@ figure, axes = plt.subplots(figsize=(4, 4), layout='constrained')
 ends = (0.5, slots + 0.5, count + 0.5, 0.5)
 picture = axes.imshow(weights[:, head], cmap='Blues', vmin=0, extent=ends)
 axes.set(xlabel='slot, 1: of the frame before', ylabel='frame')
+axes.set_xticks(range(1, slots + 1, 3))
 axes.set_title(f'read weights of head {head + 1}')
-figure.colorbar(picture)
+figure.colorbar(picture, shrink=0.7)
 show(figure, 'read_weights')
 
 # %% [markdown]
