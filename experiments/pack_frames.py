@@ -16,12 +16,17 @@ import functools
 import os
 import pathlib
 import re
+import sys
 import zipfile
+
+# The parts are found however this file is started.
+sys.path.insert(0, str(pathlib.Path(__file__).parent))
 
 from gtmm_jax.process import command, signals
 
 if __name__ == '__main__':
   signals.watch('nothing was written')
+  command.import_jax()
 
 import numpy as np
 from absl import app, flags

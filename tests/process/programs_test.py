@@ -27,6 +27,7 @@ PROGRAMS = {
   'copy_task': ['--workdir=made'],
   'benchmark': ['--parameters'],
   'record_rotation': ['--output=made.npz'],
+  'pack_frames': ['made', 'made.npz', '--length=2'],
   'accelerator_report': ['describe', '.'],
 }
 
@@ -84,13 +85,13 @@ def _refused(program, tmp_path, **variables):
   return result.stderr
 
 
-# One uses the CPU alone, whatever is asked for, one no device at all, and one
+# One uses the CPU alone, whatever is asked for, two no device at all, and one
 # needs a trained run.
+_WITHOUT_DEVICE = {'pack_frames', 'record_rotation', 'show_table', 'evaluate'}
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize(
-  'program',
-  sorted(PROGRAMS.keys() - {'record_rotation', 'show_table', 'evaluate'}),
-)
+@pytest.mark.parametrize('program', sorted(PROGRAMS.keys() - _WITHOUT_DEVICE))
 @pytest.mark.parametrize('platform', ['cuda', 'tpu', 'abacus'])
 def test_no_program_starts_on_a_device_that_is_not_there(
   tmp_path, program, platform
