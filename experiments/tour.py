@@ -166,4 +166,6 @@ show(sheets.sheet(run, dreams.first(dreamt, 1)), 'dreams_from_nothing')
 #
 # `experiments/generate.py` writes such sheets, animations and arrays for any
 # run, and walks through what a model of navigation remembers.
-# `experiments/README.md` has all programs.
+# `experiments/evaluate.py` measures a run on other episodes, such as longer
+# ones, with means and errors over replicas. `experiments/README.md` has all
+# programs.
