@@ -157,15 +157,19 @@ def test_with_one_frame_both_are_the_same(golden):
   assert one.std(0).min() > 0.01
 
 
-def test_constant_weights_give_the_likelihood_itself(golden):
+@pytest.mark.parametrize('padding', [0, 2])
+def test_constant_weights_give_the_likelihood_of_frames(golden, padding):
   data = dict(golden('lgssm_z1_x1'))
   data['C'] = np.zeros_like(data['C'])
   scale = np.sqrt(data['r_var'])
   log_likelihood = -0.5 * ((data['x'] - data['d']) / scale) ** 2 - np.log(
     scale * np.sqrt(2 * np.pi)
   )
-  expected = np.tile(log_likelihood.sum((1, 2)), (5, 1))
-  found = _estimates(_particle, data, 'prior', 5, 4, threshold=0.99)
+  count, length = log_likelihood.shape[:2]
+  is_frame = np.arange(length) < length - padding
+  expected = np.tile(log_likelihood[:, is_frame].sum((1, 2)), (5, 1))
+  mask = np.repeat(is_frame[:, None], 5 * count, 1) if padding else None
+  found = _estimates(_particle, data, 'prior', 5, 4, threshold=0.99, mask=mask)
   np.testing.assert_allclose(found, expected, rtol=1e-5)
 
 
