@@ -21,7 +21,7 @@ from gtmm_jax.trained import dreams, sheets
 
 # Constants to change: more steps learn more.
 WORKDIR = pathlib.Path('runs/tour')
-STEPS = 1_000
+STEPS = 800
 EPISODES = 50
 SAMPLES = 20
 

@@ -65,7 +65,7 @@ def pack(paths: Iterable[pathlib.Path], form: Form) -> Packed:
       sentences += doubts
       chosen = itertools.islice(frames, 0, None, form.stride)
       shaped = (_shaped(name, frame, form) for frame in chosen)
-      found = len(episodes)
+      before = len(episodes)
       for piece in _pieces(shaped, form.length):
         for frame in piece:
           first = frame.shape if first is None else first
@@ -81,7 +81,7 @@ def pack(paths: Iterable[pathlib.Path], form: Form) -> Packed:
             f'recordings than up to {name}.'
           )
         episodes.append(np.stack(piece))
-      if len(episodes) == found:
+      if len(episodes) == before:
         raise CannotRead(
           f'{name} has fewer than {form.length} frames at --stride='
           f'{form.stride}; use a smaller --length or --stride, or leave it '

@@ -22,9 +22,9 @@ _RNG = np.random.default_rng(0)
 
 def _frames(count, height=8, width=12):
   """Makes grey frames; the first pixel numbers them."""
-  made = _RNG.integers(0, 256, (count, height, width), np.uint8)
-  made[:, 0, 0] = np.arange(count)
-  return made
+  recording = _RNG.integers(0, 256, (count, height, width), np.uint8)
+  recording[:, 0, 0] = np.arange(count)
+  return recording
 
 
 @pytest.fixture(autouse=True)
@@ -69,13 +69,13 @@ def _save_pictures(folder, pictures, form='frame{}.png'):
 
 
 def test_a_folder_of_pictures_is_read_in_the_order_of_numbers(capsys):
-  made = _frames(13)
-  _save_pictures('clip', made)
+  recording = _frames(13)
+  _save_pictures('clip', recording)
   (pathlib.Path('clip') / 'notes.txt').write_text('no picture')
   packed = _pack('clip', '--length=4')
   assert _all(packed).shape == (3, 4, 8, 12, 1)
   np.testing.assert_array_equal(
-    _all(packed)[..., 0].reshape(12, 8, 12), made[:12]
+    _all(packed)[..., 0].reshape(12, 8, 12), recording[:12]
   )
   assert packed.held_out.tolist() == [0, 1, 2]
   said = capsys.readouterr().out
@@ -106,24 +106,24 @@ def test_every_nth_frame_is_taken_of_each_recording():
   ],
 )
 def test_arrays_are_one_recording_or_several(shape, expected):
-  made = _RNG.integers(0, 256, shape, np.uint8)
-  np.save('array.npy', made)
+  recording = _RNG.integers(0, 256, shape, np.uint8)
+  np.save('array.npy', recording)
   packed = _all(_pack('array.npy', '--length=2'))
   assert packed.shape == expected
-  np.testing.assert_array_equal(packed.ravel()[:96], made.ravel()[:96])
+  np.testing.assert_array_equal(packed.ravel()[:96], recording.ravel()[:96])
 
 
 @pytest.mark.parametrize('kind', [np.float32, np.int64, bool])
 def test_numbers_of_other_types_become_bytes(kind):
-  made = _frames(6)
+  recording = _frames(6)
   array = {
-    np.float32: made / np.float32(255),
-    np.int64: made.astype(np.int64),
-    bool: made > 99,
+    np.float32: recording / np.float32(255),
+    np.int64: recording.astype(np.int64),
+    bool: recording > 99,
   }[kind]
   np.save('array.npy', array)
   packed = _all(_pack('array.npy', '--length=2')).reshape(6, 8, 12)
-  expected = 255 * (made > 99) if kind is bool else made
+  expected = 255 * (recording > 99) if kind is bool else recording
   np.testing.assert_array_equal(packed, expected)
 
 

@@ -221,8 +221,8 @@ def test_a_missing_extra_is_named_before_anything_is_done(
 def test_the_flag_is_no_setting_of_the_run(tmp_path, monkeypatch):
   monkeypatch.chdir(tmp_path)
   with_it, without = (
-    prepare.prepare(run_settings.make(preset='small', tensorboard=asked))
-    for asked in (True, False)
+    prepare.prepare(run_settings.make(preset='small', tensorboard=is_watched))
+    for is_watched in (True, False)
   )
   assert with_it.settings.tensorboard and not without.settings.tensorboard
   assert with_it.workdir == without.workdir
@@ -277,10 +277,10 @@ def test_dreams_of_other_tasks_are_those_of_the_evaluation(
   shown = np.broadcast_to(shades, (length, 3, 28, 28, 1))
   marks = np.zeros((length, 3), bool)
   drawn = episode.Episode(shown, shown[:, :, 0, 0, :0], marks, marks, marks)
-  asked = []
+  requests = []
 
   def dream(_, replica, split):
-    asked.append((replica, split))
+    requests.append((replica, split))
     return generation.Dream(drawn, shown, shown[prefix:])
 
   weights = types.SimpleNamespace(failed_at=np.array([3, -1]))
@@ -288,10 +288,10 @@ def test_dreams_of_other_tasks_are_those_of_the_evaluation(
   nothing = pictures.Subject(None, None, None, None)
   monkeypatch.setattr(pictures, 'subject', lambda *_: nothing)
   evaluation = types.SimpleNamespace(dream=dream)
-  made = event_pictures.Pictures(run, evaluation).draw(None)
-  assert list(made) == ['episode_reconstruction_dream']
-  assert asked == [(1, 'validation')]
-  (strip,) = made.values()
+  drawings = event_pictures.Pictures(run, evaluation).draw(None)
+  assert list(drawings) == ['episode_reconstruction_dream']
+  assert requests == [(1, 'validation')]
+  (strip,) = drawings.values()
   rows = strip.reshape(9, 60, length, 60, 3)[:, 0, :, 0, 0]
   expected = np.round(255 * shades.ravel())
   np.testing.assert_array_equal(rows[:2], [expected, expected])

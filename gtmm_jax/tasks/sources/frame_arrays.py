@@ -31,8 +31,8 @@ def require_axes(
       f'{file}: {name} is {kind}; it must be of real numbers or bool, save '
       f'{name}.astype(np.float32), say.'
     )
-  own = steps[: axes.count(',') + 1]
-  if len(shape) != axes.count(',') + 1 or shape[: len(own)] != own:
+  count = axes.count(',') + 1
+  if len(shape) != count or shape[:2] != steps[:count]:
     raise DataError(
       f'{file}: {name} has the shape {shape}; it must be {axes} with the N '
       f'{steps[0]} and T {steps[1]} of frames.'
