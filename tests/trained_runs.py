@@ -36,6 +36,7 @@ def prepare_run(workdir, kinds=BUILT_IN, load=None, **changes):
     'preset': 'small',
     'replicas': 2,
     'batch_size': 2,
+    'average': 0.999,
     'set': _SIZES,
     **changes,
   }

@@ -71,6 +71,7 @@ def _request(workdir, **changes):
     'workdir': str(workdir),
     # Of latents averages are kept, which a run that goes on has to keep, too.
     'store': 'denoised',
+    'average': 0.999,
     'steps': 8,
     'replicas': 2,
     'batch_size': 2,
@@ -109,6 +110,7 @@ def _command(workdir, **flags):
     'task': 'dynamic_dependency',
     'preset': 'small',
     'store': 'denoised',
+    'average': 0.999,
     'steps': 8,
     'replicas': 2,
     'batch_size': 2,
