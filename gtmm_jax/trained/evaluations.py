@@ -183,6 +183,8 @@ def _config(run: Trained, request: Request) -> dict[str, Any]:
       'checksum': run.data.checksum,
     },
     'versions': provenance.versions(_PACKAGES),
+    'command': provenance.command(),
+    **provenance.sources(),
   }
 
 

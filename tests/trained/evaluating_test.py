@@ -84,6 +84,7 @@ def test_with_no_flags_the_values_are_those_of_the_run(recalled, capsys):
   values = records.read_evaluation(folder / 'validation')
   _same(values, records.documents.as_json(expected.values))
   assert values['last_iterate']['negative_bound'][0] is not None
+  assert {'command', 'commit', 'clean'} <= records.read_config(folder).keys()
   arrays = records.read_episodes(folder / 'validation')
   for one, other in zip(arrays, expected.episodes, strict=True):
     assert one.dtype == other.dtype
