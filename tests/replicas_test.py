@@ -23,13 +23,11 @@ def _problem():
       'dense_hidden': (16,),
       'latent_size': 4,
       'prior_hidden': (8,),
-      'controller_size': {'introspective': 8},
-      'attention_size': 8,
-      'read_heads': 2,
+      'controller_size': {'vrnn': 8},
     }
   )
   task = PerfectRecall(3, 2)
-  model = build.temporal_vae('introspective', preset, (8, 8, 1), task.length)
+  model = build.temporal_vae('vrnn', preset, (8, 8, 1), task.length)
   return Problem(model, task.sample, 2)
 
 

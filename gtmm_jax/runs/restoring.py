@@ -1,6 +1,7 @@
 """Restores a run: its latest checkpoint, and records that match it."""
 
 import pathlib
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -27,7 +28,7 @@ def restore(
   workdir: pathlib.Path,
   report_every: int,
   directory: checkpoints.Directory,
-  template: TrainState,
+  shapes: Callable[[], TrainState],
   console: Console,
 ) -> Start:
   """Restores the latest state, and makes the records match it.
@@ -42,7 +43,8 @@ def restore(
     workdir: of the run.
     report_every: steps between two lines of the records.
     directory: of the run's checkpoints.
-    template: the state of all replicas, as shapes.
+    shapes: returns the state of all replicas, as shapes; called where there is
+      a checkpoint, since tracing takes seconds.
     console: to print on.
 
   Raises:
@@ -56,6 +58,7 @@ def restore(
       expected = history.guess_expected(lines, report_every, step)
     return history.compare(lines, expected, step)
 
+  template = shapes() if directory.steps() else None
   restored = checkpoints.restore_latest(
     directory, template, lambda *at: not compare(*at).missing
   ) or checkpoints.restore_latest(directory, template)

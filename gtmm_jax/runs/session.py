@@ -1,5 +1,7 @@
 """Completes a run: trains its remaining steps, evaluates, draws."""
 
+import functools
+
 import jax
 from rich.console import Console
 
@@ -74,14 +76,15 @@ def _train(
     directory = checkpoints.open_directory(run.workdir / 'checkpoints')
     try:
       with signals.at_once(training.NOTHING_NEW):
-        template = jax.eval_shape(
+        shapes = functools.partial(
+          jax.eval_shape,
           jax.vmap(programs.initialise, in_axes=(0, None)),
           replica_keys(run.settings),
           # Shapes of a state do not depend on the number of images.
           run.images.validation,
         )
         start = restoring.restore(
-          run.workdir, run.settings.report_every, directory, template, console
+          run.workdir, run.settings.report_every, directory, shapes, console
         )
         images = own_frames.Training(run.layout, run.images)
         if start.state is None:

@@ -1,11 +1,14 @@
 """The copy task: what is drawn, what is minimised, and the whole program."""
 
+import contextlib
+import io
 import json
 import os
 import pathlib
 import re
 import subprocess
 import sys
+from unittest import mock
 
 import jax
 import jax.numpy as jnp
@@ -14,6 +17,7 @@ import pytest
 from absl import flags
 
 import copy_task
+import program_flags
 from copying import session, training
 from gtmm_jax import records
 from gtmm_jax.process import command, jax_settings
@@ -32,12 +36,7 @@ def _run(folder, *flags):
     capture_output=True,
     text=True,
     check=False,
-    env={
-      **os.environ,
-      'COLUMNS': '80',
-      # As a notebook has it, for a backend that is not here.
-      'MPLBACKEND': 'module://matplotlib_inline.backend_inline',
-    },
+    env={**os.environ, 'COLUMNS': '80'},
   )
 
 
@@ -198,8 +197,8 @@ def test_the_evaluation_is_of_each_length_alone():
 def written(tmp_path_factory):
   """Runs two cores with two seeds; returns the results and the output."""
   folder = tmp_path_factory.mktemp('copy')
-  result = _run(
-    folder,
+  words = [
+    'copy_task.py',
     '--core=introspective,lstm',
     '--seed=1,0,1',
     '--length=2',
@@ -213,9 +212,17 @@ def written(tmp_path_factory):
     '--controller_size=5',
     '--evaluation_episodes=4',
     '--workdir=results',
-  )
-  assert result.returncode == 0, result.stderr
-  return folder / 'results', result.stdout
+  ]
+  printed = io.StringIO()
+  with (
+    program_flags.defined(copy_task.define_flags),
+    contextlib.chdir(folder),
+    mock.patch.dict(os.environ, COLUMNS='80'),
+    contextlib.redirect_stdout(printed),
+  ):
+    code = program_flags.exit_code(words, copy_task.main)
+  assert code == 0
+  return folder / 'results', printed.getvalue()
 
 
 def test_a_run_leaves_records_and_a_figure(written):

@@ -142,24 +142,31 @@ def _flags():
     yield
 
 
-def _study(folder, grid, *words, run=_RUN):
-  """Runs study.py in this process, with the stand-ins; returns its results."""
-  _write_stand_ins(folder, run)
+def _study(folder, grid, *words, run=_RUN, draws=False):
+  """Runs study.py in this process, with the stand-ins; returns its results.
+
+  Args:
+    folder: where it runs.
+    grid: its file.
+    *words: further flags.
+    run: the stand-in for run.py; None where the stand-ins are there.
+    draws: whether it draws its figures, which takes most of its time.
+  """
+  if run:
+    _write_stand_ins(folder, run)
+  draw = study.drawing.draw if draws else lambda *_: []
   out, err = io.StringIO(), io.StringIO()
   with (
     contextlib.chdir(folder),
     contextlib.redirect_stdout(out),
     contextlib.redirect_stderr(err),
     mock.patch.object(study, '_RUN', folder / 'run.py'),
+    mock.patch.object(study.drawing, 'draw', draw),
   ):
     code = program_flags.exit_code(
       ['study.py', f'--grid={grid}', *words], study.main
     )
-  return _completed(code, out.getvalue(), err.getvalue())
-
-
-def _completed(code, out, err):
-  return subprocess.CompletedProcess((), code, out, err)
+  return subprocess.CompletedProcess((), code, out.getvalue(), err.getvalue())
 
 
 def _write_stand_ins(folder, run):
@@ -233,9 +240,7 @@ def _has_ended(pid):
 
 def test_a_study_runs_what_is_left_and_makes_the_table(tmp_path):
   grid = _grid(tmp_path, _block(['vrnn', 'dnc']))
-  process = _start(tmp_path, grid, _RUN, '--jobs=2')
-  out, err = process.communicate(timeout=120)
-  first = _completed(process.returncode, out, err)
+  first = _study(tmp_path, grid, '--jobs=2', draws=True)
   assert first.returncode == 0, first.stderr
   folder = tmp_path / 'runs' / 'grid'
   trained = (folder / 'trained').read_text()
@@ -257,7 +262,7 @@ def test_a_study_runs_what_is_left_and_makes_the_table(tmp_path):
   assert first.stdout.count('predictable / new 0.550') == 4
   for task in ('perfect_recall', 'navigation'):
     assert (folder / f'table-{task}.png').stat().st_size > 10_000
-  assert first.stdout.count('begins') == 4 and 'devices False' in first.stdout
+  assert first.stdout.count('begins') == 4
   (folder / 'table.json').unlink()
   again = _study(tmp_path, grid)
   assert again.returncode == 0, again.stderr
@@ -337,7 +342,8 @@ def test_a_folder_of_prepared_sets_is_given_to_runs_that_read_it(tmp_path):
 def test_a_cell_that_fails_is_named_and_the_others_are_kept(tmp_path):
   grid = _grid(tmp_path, _block(['lru', 'dnc']))
   output = tmp_path / 'deep' / 'tasks'
-  result = _study(tmp_path, grid, f'--output={output}', '--folder=runs/here')
+  words = (f'--output={output}', '--folder=runs/here')
+  result = _study(tmp_path, grid, *words, draws=True)
   assert result.returncode == 2
   assert '2 of 4 cells failed' in result.stderr
   assert 'code 2: run.py: no such luck' in result.stdout
@@ -410,14 +416,16 @@ def test_seeds_share_a_row(tmp_path):
 def test_a_cell_with_a_record_is_done_without_its_workdir(tmp_path):
   grid = _grid(tmp_path, _block(['dnc', 'ntm'], ['navigation'], seeds=[0, 1]))
   output = tmp_path / 'kept' / 'small'
-  assert _study(tmp_path, grid, f'--output={output}').returncode == 0
+  first = _study(tmp_path, grid, f'--output={output}', draws=True)
+  assert first.returncode == 0
   file = output.with_suffix('.json')
   whole = json.loads(file.read_text())
   text = output.with_suffix('.md').read_text()
   # Another machine has the records of three cells alone.
   gone = 'navigation-ntm-seed=0'
   file.write_text(json.dumps({n: r for n, r in whole.items() if n != gone}))
-  elsewhere = _study(tmp_path, grid, f'--output={output}', '--folder=new')
+  words = (f'--output={output}', '--folder=new')
+  elsewhere = _study(tmp_path, grid, *words, draws=True)
   assert elsewhere.returncode == 0, elsewhere.stderr
   assert '3 of 4 cells are complete' in elsewhere.stdout
   assert (tmp_path / 'new' / 'trained').read_text() == f'{gone} '
@@ -438,9 +446,31 @@ def test_a_cell_with_a_record_is_done_without_its_workdir(tmp_path):
   assert not (tmp_path / 'newer').exists()
 
 
-def test_records_are_there_before_the_study_ends(tmp_path):
+def test_two_studies_share_the_work(tmp_path):
+  grid = _grid(tmp_path, _block(['dnc'], ['navigation'], seeds=[0, 1, 2]))
+  folder = tmp_path / 'runs' / 'grid'
+  process = _start(tmp_path, grid, _RUN, '--output=tables/one', TRAINS='0.3')
+  _wait_for(folder / 'navigation-dnc-seed=0.log', process)
+  # The other, in this process, begins while the first trains.
+  other = _study(tmp_path, grid, '--output=tables/other', run=None)
+  said = process.communicate(timeout=120)
+  assert (process.returncode, other.returncode) == (0, 0), (said, other)
+  trained = (folder / 'trained').read_text().split()
+  assert sorted(trained) == sorted(grid_file.read(grid))
+  one, other = (
+    json.loads((tmp_path / 'tables' / f'{name}.json').read_text())
+    for name in ('one', 'other')
+  )
+  assert one == other
+  (row,) = outcomes.rows(one).values()
+  assert row.n == 6
+
+
+def test_a_cell_that_another_runs_is_left_to_it_and_waited_for(tmp_path):
+  """Also checks that records are there before the study ends."""
   grid = _grid(tmp_path, _block(['dnc'], seeds=[0, 1]))
   folder = tmp_path / 'runs' / 'grid'
+  names = list(grid_file.read(grid))
   with workdirs.alone(folder / 'navigation-dnc-seed=1'):
     process = _start(tmp_path, grid, _RUN)
     while (
@@ -449,52 +479,19 @@ def test_records_are_there_before_the_study_ends(tmp_path):
     ):
       time.sleep(0.05)
       assert process.poll() is None, process.communicate()
-    process.send_signal(signal.SIGINT)
-    process.communicate(timeout=60)
-  names = list(grid_file.read(grid))
-  runs = json.loads((folder / 'table.json').read_text())
-  assert list(runs) == names[:3]
-  text = (folder / 'table.md').read_text()
-  assert '| `dnc` | 4 |' in text and '| `dnc` | 2 |' in text
-
-
-def test_two_studies_share_the_work(tmp_path):
-  grid = _grid(tmp_path, _block(['dnc'], seeds=[0, 1, 2]))
-  studies = [
-    _start(tmp_path, grid, _RUN, f'--output=tables/{name}', TRAINS='0.3')
-    for name in ('one', 'other')
-  ]
-  said = [study.communicate(timeout=120) for study in studies]
-  assert [study.returncode for study in studies] == [0, 0], said
-  trained = (tmp_path / 'runs' / 'grid' / 'trained').read_text().split()
-  assert sorted(trained) == sorted(grid_file.read(grid))
-  one, other = (
-    json.loads((tmp_path / 'tables' / f'{name}.json').read_text())
-    for name in ('one', 'other')
-  )
-  assert one == other
-  assert {name: row.n for name, row in outcomes.rows(one).items()} == {
-    'perfect_recall-dnc': 6,
-    'navigation-dnc': 6,
-  }
-
-
-def test_a_cell_that_another_runs_is_left_to_it_and_waited_for(tmp_path):
-  grid = _grid(tmp_path, _block(['dnc']))
-  folder = tmp_path / 'runs' / 'grid'
-  with workdirs.alone(folder / 'perfect_recall-dnc'):
-    process = _start(tmp_path, grid, _RUN)
-    _wait_for(folder / 'trained', process)
     time.sleep(0.5)
-    # The other was done meanwhile.
-    assert (folder / 'trained').read_text() == 'navigation-dnc '
+    # The others were done meanwhile.
+    assert (folder / 'trained').read_text().split() == names[:3]
+    runs = json.loads((folder / 'table.json').read_text())
+    assert list(runs) == names[:3]
+    text = (folder / 'table.md').read_text()
+    assert '| `dnc` | 4 |' in text and '| `dnc` | 2 |' in text
     assert process.poll() is None
   # The owner ended, and left it undone.
   out, err = process.communicate(timeout=60)
   assert process.returncode == 0, err
-  assert out.count('another program runs it') == 1
-  rows = json.loads((folder / 'table.json').read_text())
-  assert list(rows) == ['perfect_recall-dnc', 'navigation-dnc']
+  assert out.count('another program runs it') == 1 and 'devices False' in out
+  assert list(json.loads((folder / 'table.json').read_text())) == names
 
 
 # Notes that it runs, and what it is sent; ends on that as run.py does, or not.

@@ -92,7 +92,7 @@ def test_a_trained_run_dreams_from_nothing(tmp_path):
   failed_at = np.full_like(blank.failed_at, -1)
   checkpoints.save(directory, 10, blank._replace(failed_at=failed_at))
   checkpoints.close(directory)
-  _run(EXAMPLES[0], tmp_path)
+  _execute(EXAMPLES[0], tmp_path)
   assert (tmp_path / 'dreams.png').stat().st_size > 2_000
   assert (tmp_path / 'dreams.pdf').exists()
 
@@ -115,7 +115,7 @@ def test_two_runs_are_drawn_over_one_another(tmp_path):
     }
     records.append_metrics(folder, {'seconds': 1.0, **means})
     records.write_evaluation(folder, {'predictable': [0.0, 1.0], **means})
-  _run(*PROGRAMS_EXAMPLES, tmp_path)
+  _execute(*PROGRAMS_EXAMPLES, tmp_path)
   assert (tmp_path / 'dynamic_dependency.png').stat().st_size > 10_000
   assert (tmp_path / 'dynamic_dependency.pdf').exists()
 

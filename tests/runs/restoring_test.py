@@ -57,7 +57,7 @@ def _restore(workdir):
   directory = checkpoints.open_directory(workdir / 'checkpoints')
   try:
     return restoring.restore(
-      workdir, 20, directory, _state(0), command.console()
+      workdir, 20, directory, lambda: _state(0), command.console()
     )
   finally:
     checkpoints.close(directory)

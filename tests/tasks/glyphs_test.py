@@ -12,6 +12,11 @@ from gtmm_jax.tasks.sources.alphabets import ALPHABETS, CHARACTERS
 
 DRAWERS = glyphs.DRAWERS
 COUNT = ALPHABETS * CHARACTERS
+# It runs for longer than these take to compile it.
+OPTIMISED = {
+  'xla_backend_optimization_level': 3,
+  'xla_llvm_disable_expensive_passes': False,
+}
 
 
 @pytest.fixture(scope='module')
@@ -42,7 +47,7 @@ def written(programs) -> list[tuple[np.ndarray, np.ndarray]]:
 @pytest.fixture(scope='module')
 def images(written) -> np.ndarray:
   """Renders every image, [alphabet, character, drawer, 28, 28]."""
-  render_all = jax.jit(jax.vmap(glyphs.render))
+  render_all = jax.jit(jax.vmap(glyphs.render), compiler_options=OPTIMISED)
   columns = [render_all(*paths_and_width) for paths_and_width in written]
   return np.stack(columns, 1).reshape(ALPHABETS, CHARACTERS, DRAWERS, 28, 28)
 
