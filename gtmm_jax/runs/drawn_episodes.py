@@ -66,7 +66,9 @@ def dream(
     key: of the figures of a replica.
     images: held-out images.
   """
-  frame_key = jax.random.fold_in(jax.random.fold_in(key, folds.DREAMS), 0)
+  # As of the first batch of an evaluation.
+  first = 0
+  frame_key = jax.random.fold_in(jax.random.fold_in(key, folds.DREAMS), first)
   episode, noise = batch(problem, key, images)
   inference = problem.infer(variables, episode, noise)
   free = generate.run_free(

@@ -8,7 +8,7 @@ import pytest
 
 from benchmarking import parameter_counts
 from gtmm_jax import presets, records
-from studies import grid_file, outcomes, purpose, tables
+from studies import grid_file, outcomes, purpose, statistics, tables
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 FOLDER = ROOT / 'experiments' / 'results'
@@ -60,6 +60,31 @@ def test_the_table_of_learning_rates_is_that_of_the_study():
   rows = table.split('\n\n')[0].splitlines()[2:]
   assert len(rows) == 3
   assert set(rows) < set((FOLDER / 'rates.md').read_text().splitlines())
+
+
+def test_the_table_of_the_recipe_is_that_of_the_study():
+  names = {
+    'schedule=decay-posterior=additive': 'decay',
+    'schedule=decay-posterior=residual': 'decay, residual posterior',
+    'schedule=constant-gradient_norm=none': 'constant',
+    'schedule=constant-gradient_norm=10': 'constant, clipped at 10',
+  }
+  records_of_cells = _result('recipe')
+  assert len(records_of_cells) == 10
+  for name, record in records_of_cells.items():
+    settings = record['settings']
+    task, stored = settings['task'].replace('_', ' '), settings['store']
+    cells = [
+      f'{task}, `{settings["model"]}`, {stored}s',
+      names[name[name.index('schedule=') :]],
+    ]
+    for metric, places in (('negative_bound', 1), ('kl_predictable', 3)):
+      for source in (record['last_iterate'], record['replicas']):
+        mean, (low, high), _ = statistics.mean(source[metric])
+        numbers = (f'{number:,.{places}f}' for number in (mean, low, high))
+        cells.append('{} [{}, {}]'.format(*numbers))
+    cells.append(', '.join(f'{n:,}' for n in sorted(record['read_from'])))
+    assert f'| {" | ".join(cells)} |\n' in RESULTS, name
 
 
 def test_the_table_of_the_small_preset_is_that_of_the_result():
@@ -137,7 +162,13 @@ def test_the_records_of_a_study_are_of_its_grid(name):
   for cell_name, cell in cells.items():
     flags, _ = grid[cell_name]
     recorded = cell['settings']
-    assert {name: recorded[name] for name in flags} == flags
+    values = dict(flags)
+    texts = values.pop('set', ())
+    assert {name: recorded[name] for name in values} == values
+    for text in [texts] if isinstance(texts, str) else texts:
+      name, _, value = text.partition('=')
+      kept = 'none' if recorded[name] is None else recorded[name]
+      assert str(kept).lower() == value or float(kept) == float(value)
     assert cell['step'] == flags['steps']
 
 
