@@ -8,7 +8,7 @@ import numpy as np
 from flax import linen as nn
 
 from gtmm_jax import folds, presets, train
-from gtmm_jax.evaluation import evaluate, metrics, retrieval
+from gtmm_jax.evaluation import evaluate, generation, metrics, retrieval
 from gtmm_jax.model import build, free_energy
 from gtmm_jax.problem import Problem
 from gtmm_jax.recipe import Recipe
@@ -382,10 +382,10 @@ def test_pixels_are_drawn_where_the_model_watches_black_and_white(monkeypatch):
   )
   keys = []
   monkeypatch.setattr(
-    evaluate.generate, 'run_free', lambda *args: keys.append(args[6])
+    generation.generate, 'run_free', lambda *args: keys.append(args[6])
   )
   for binarize in (False, True):
-    evaluate.generate_twice(
+    generation.generate_twice(
       dataclasses.replace(protocol, binarize=binarize),
       variables,
       _KEY,
