@@ -87,6 +87,21 @@ def test_the_table_of_the_recipe_is_that_of_the_study():
     assert f'| {" | ".join(cells)} |\n' in RESULTS, name
 
 
+def test_the_table_of_tighter_bounds_is_that_of_the_result():
+  cells = _result('tighter_bounds')
+  assert list(cells) == list(grid_file.read(GRIDS / 'bounds.json'))
+  for name, cell in cells.items():
+    assert cell['clean'] and cell['commit']
+    task, model = name.rsplit('-', 1)
+    values = cell['values']
+    means = [
+      f'{statistics.mean(values[f"negative_bound{kind}"]).mean:,.1f}'
+      for kind in ('', '_iwae', '_particle')
+    ]
+    row = [task.replace('_', ' '), f'`{model}`', *means]
+    assert f'| {" | ".join(row)} |\n' in RESULTS, name
+
+
 def test_the_table_of_the_small_preset_is_that_of_the_result():
   expected = []
   for name, run in _result('small').items():
@@ -186,7 +201,7 @@ def test_results_have_a_commit_and_a_command_but_for_older_ones():
   missing = set()
   for path in FOLDER.rglob('*.json'):
     content = json.loads(path.read_text())
-    is_by_cell = path.stem in (*STUDIES, 'small')
+    is_by_cell = path.stem in (*STUDIES, 'small', 'tighter_bounds')
     for each in content.values() if is_by_cell else [content]:
       if not (each.get('commit') and each.get('command')):
         missing.add(path.relative_to(FOLDER).as_posix())
