@@ -32,7 +32,7 @@ import numpy as np
 from absl import app, flags
 
 from gtmm_jax.process import places
-from gtmm_jax.tasks.sources import doubts
+from gtmm_jax.tasks.sources import doubts, frame_files
 from packing import episodes
 
 FLAGS = flags.FLAGS
@@ -126,7 +126,7 @@ def _read_size(size: str | None) -> tuple[int, int] | None:
     return None
   match = re.fullmatch(r'(\d{1,5})(?:x(\d{1,5}))?', size)
   sides = match and (int(match[1]), int(match[2] or match[1]))
-  if not sides or any(side < 8 or side % 4 for side in sides):
+  if not sides or not frame_files.has_room_to_halve(*sides):
     raise ValueError(
       f'--size is {size}; it must be one side or HEIGHTxWIDTH, multiples of 4, '
       f'at least 8.'

@@ -36,6 +36,7 @@ from gtmm_jax.runs import prepare as preparation
 from gtmm_jax.runs.resolve import make_task, resolve
 from gtmm_jax.runs.settings import Settings, describe
 from gtmm_jax.tasks import captions
+from gtmm_jax.tasks.episode import lengths
 
 FLAGS = flags.FLAGS
 
@@ -202,9 +203,8 @@ def draw(sheet: Sheet) -> list[pathlib.Path]:
     if episode.part is not None:
       task = list(sheet.task.parts)[episode.part[0]]
       name += f', {task.replace("_", " ")}'
-    if episode.mask is not None:
-      length = int(episode.mask.sum())
-      episode = jax.tree.map(operator.itemgetter(slice(length)), episode)
+    shown = slice(int(lengths(episode)))
+    episode = jax.tree.map(operator.itemgetter(shown), episode)
     texts = captions.of_frames(episode, is_walk=task == 'navigation')
     rows.append(figures.Row(name, episode.frames, episode.predictable, texts))
   note = captions.NOTES[sheet.settings.task]

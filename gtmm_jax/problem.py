@@ -7,8 +7,9 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
+from gtmm_jax import folds
 from gtmm_jax.memory import scan
-from gtmm_jax.model import free_energy
+from gtmm_jax.model import free_energy, generate
 from gtmm_jax.model.temporal_vae import TemporalVAE
 
 Array = jax.Array
@@ -75,6 +76,56 @@ class Problem:
       **options,
     )
 
+  def generate(
+    self,
+    variables: free_energy.Variables,
+    episode: Any,
+    noise: Array,
+    prefix: int,
+    pixel_key: Array | None,
+  ) -> Array:
+    """Generates the frames of episodes after a prefix, as `run_free` does.
+
+    Args:
+      variables: of the model.
+      episode: as `draw` returns it.
+      noise: standard normal, [T, B, noise_size].
+      prefix: number of true frames; more where an episode has its own.
+      pixel_key: of sampled pixels; None encodes grey values again.
+
+    Returns:
+      True and generated frames, [T, B, H, W, C].
+    """
+    return generate.run_free(
+      self.model,
+      variables,
+      episode.frames,
+      episode.condition,
+      noise,
+      prefix,
+      pixel_key,
+      episode.in_prefix,
+    )
+
   def episode_keys(self, key: Array) -> Array:
     """Returns the keys that `draw` gives to `sample`, [B]."""
     return jax.random.split(jax.random.split(key)[0], self.batch_size)
+
+
+def evaluation_key(key: Array, batch: Array | int) -> Array:
+  """Returns the key of the episodes of a batch of an evaluation.
+
+  Args:
+    key: of the replica.
+    batch: its number, from 0.
+  """
+  return jax.random.fold_in(
+    key, jnp.uint32(folds.EVALUATION) + jnp.uint32(batch)
+  )
+
+
+def pixel_key(key: Array, batch: Array | int) -> Array:
+  """Returns the key of the pixels that are sampled in that batch's dreams."""
+  return jax.random.fold_in(
+    jax.random.fold_in(key, folds.DREAMS), jnp.uint32(batch)
+  )

@@ -104,13 +104,13 @@ def room_for_data(layout: Layout) -> int:
   limit = _limit(layout)
   if limit is not None:
     return limit // 2
-  return _machine_memory() // 2 // (len(layout.devices) + 1)
+  return machine_memory() // 2 // (len(layout.devices) + 1)
 
 
 def memory(layout: Layout) -> int:
   """Returns the bytes of each device; devices of the CPU share its memory."""
   limit = _limit(layout)
-  return _machine_memory() // len(layout.devices) if limit is None else limit
+  return machine_memory() // len(layout.devices) if limit is None else limit
 
 
 def _limit(layout: Layout) -> int | None:
@@ -118,7 +118,8 @@ def _limit(layout: Layout) -> int | None:
   return (layout.devices[0].memory_stats() or {}).get('bytes_limit')
 
 
-def _machine_memory() -> int:
+def machine_memory() -> int:
+  """Returns the bytes of the machine's memory, 4 GiB if it does not tell."""
   try:
     return os.sysconf('SC_PHYS_PAGES') * os.sysconf('SC_PAGE_SIZE')
   except (AttributeError, ValueError, OSError):  # Some systems do not tell.

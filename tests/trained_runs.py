@@ -84,3 +84,12 @@ def write(run, failed_at):
     states.append(saved)
   checkpoints.close(directory)
   return states
+
+
+def contents(folder):
+  """Returns the files below a folder, and when each was written."""
+  return {
+    path: path.stat().st_mtime_ns
+    for path in folder.rglob('*')
+    if path.is_file()
+  }

@@ -1,7 +1,6 @@
 """Cuts recordings into episodes of frames of one size."""
 
 import itertools
-import os
 import pathlib
 from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
@@ -9,13 +8,9 @@ from typing import Any, NamedTuple
 import numpy as np
 from PIL import Image, ImageOps
 
+from gtmm_jax import replicas
+from gtmm_jax.tasks.sources import frame_files
 from packing.recordings import CannotRead, recordings
-
-# Frames have sides that are multiples of this, and at least twice it.
-_SIDE = 4
-# Share of the machine's memory that frames may take, and what they may take on
-# a machine that does not tell how much it has.
-_SHARE, _UNKNOWN = 0.5, 2**31
 
 
 class Form(NamedTuple):
@@ -131,10 +126,10 @@ def _shaped(name: str, frame: np.ndarray, form: Form) -> np.ndarray:
     height, width = form.size
     image = ImageOps.fit(image, (width, height), Image.Resampling.BILINEAR)
   width, height = image.size
-  if height % _SIDE or width % _SIDE or min(height, width) < 2 * _SIDE:
+  if not frame_files.has_room_to_halve(height, width):
     raise CannotRead(
       f'{name} has frames of {height} x {width} pixels; height and width must '
-      f'be multiples of {_SIDE}, at least {2 * _SIDE}: give --size.'
+      f'be multiples of 4, at least 8: give --size.'
     )
   pixels = np.asarray(image)
   return pixels[..., None] if pixels.ndim == 2 else pixels
@@ -157,10 +152,6 @@ def _require_alike(
     )
 
 
-def _room() -> float:
-  """Returns the bytes that frames may take."""
-  try:
-    whole = os.sysconf('SC_PHYS_PAGES') * os.sysconf('SC_PAGE_SIZE')
-  except (AttributeError, ValueError, OSError):
-    return _UNKNOWN
-  return _SHARE * whole
+def _room() -> int:
+  """Returns the bytes that frames may take, half of the machine's memory."""
+  return replicas.machine_memory() // 2

@@ -10,7 +10,6 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 
-from gtmm_jax import folds
 from gtmm_jax.evaluation import (
   classifier,
   episodes,
@@ -29,7 +28,7 @@ from gtmm_jax.evaluation.generation import (
 )
 from gtmm_jax.model import distributions, free_energy
 from gtmm_jax.model.temporal_vae import Step, TemporalVAE
-from gtmm_jax.problem import Problem
+from gtmm_jax.problem import Problem, evaluation_key, pixel_key
 
 Array = jax.Array
 
@@ -121,15 +120,12 @@ def evaluate_batch(
   """
   problem = protocol.problem
   number = state.totals.batches.astype(jnp.uint32)
-  batch_key = jax.random.fold_in(key, jnp.uint32(folds.EVALUATION) + number)
-  dreams_key = jax.random.fold_in(key, folds.DREAMS)
-  episode, noise = problem.draw(batch_key, images)
+  episode, noise = problem.draw(evaluation_key(key, number), images)
   inference = problem.infer(variables, episode, noise)
 
   def generate_and_judge():
-    pixel_key = jax.random.fold_in(dreams_key, number)
     generated = generate_twice(
-      protocol, variables, pixel_key, episode, noise, inference
+      protocol, variables, pixel_key(key, number), episode, noise, inference
     )
     after = generated.free[protocol.prefix :]
     dream = first(Dream(episode, inference.frames, after), state.dream)

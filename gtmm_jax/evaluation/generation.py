@@ -6,7 +6,7 @@ from typing import Any, Literal, NamedTuple
 import jax
 import jax.numpy as jnp
 
-from gtmm_jax.model import free_energy, generate
+from gtmm_jax.model import free_energy
 from gtmm_jax.problem import Problem
 
 Array = jax.Array
@@ -111,14 +111,8 @@ def generate_twice(
   z = inference.prior.sample(noise)
   context = inference.steps.context
   ahead = model.apply(variables, z, context, method='decode')
-  free = generate.run_free(
-    model,
-    variables,
-    episode.frames,
-    episode.condition,
-    noise,
-    protocol.prefix,
-    key if protocol.binarize else None,
-    episode.in_prefix,
+  pixel_key = key if protocol.binarize else None
+  free = protocol.problem.generate(
+    variables, episode, noise, protocol.prefix, pixel_key
   )
   return Generated(ahead.mean, free)

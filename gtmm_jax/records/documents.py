@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import io
 import json
 import math
 import os
@@ -53,6 +54,16 @@ def replace_document(path: Path, value: Any) -> None:
   """Replaces the file by JSON of a value that `as_json` returned."""
   text = json.dumps(value, indent=1, allow_nan=False) + '\n'
   replace(path, text.encode())
+
+
+def replace_arrays(
+  path: Path, arrays: Mapping[str, Any], compress: bool = True
+) -> None:
+  """Replaces the file by an .npz of arrays, numbers and words."""
+  save = np.savez_compressed if compress else np.savez
+  with io.BytesIO() as buffer:
+    save(buffer, **arrays)
+    replace(path, buffer.getvalue())
 
 
 def read_document(path: Path) -> dict[str, Any] | None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import os
 import zipfile
 import zlib
@@ -73,9 +72,9 @@ def write_episodes(
   Raises:
     TypeError: an array is missing, or has a name of no field.
   """
-  buffer = io.BytesIO()
-  np.savez_compressed(buffer, **EpisodeArrays(**arrays)._asdict())
-  documents.replace(Path(workdir) / _EPISODES, buffer.getvalue())
+  documents.replace_arrays(
+    Path(workdir) / _EPISODES, EpisodeArrays(**arrays)._asdict()
+  )
 
 
 def read_episodes(workdir: str | os.PathLike[str]) -> EpisodeArrays:

@@ -1,5 +1,6 @@
 """The episodes in a run's figures, and what a model makes of them."""
 
+from collections.abc import Callable
 from typing import Any
 
 import jax
@@ -7,12 +8,14 @@ import jax.numpy as jnp
 
 from gtmm_jax import folds
 from gtmm_jax.evaluation.generation import Dream
-from gtmm_jax.model import free_energy, generate
-from gtmm_jax.problem import Problem
+from gtmm_jax.model import free_energy
+from gtmm_jax.problem import Problem, evaluation_key, pixel_key
 from gtmm_jax.tasks import frames
 
 # Episodes in a figure, at most.
 COUNT = 3
+# The number of the batch whose keys they have.
+_FIRST = 0
 
 
 def batch(
@@ -36,16 +39,33 @@ def batch(
   count = min(len(first[1][0]), images.frames.shape[0])
   key = jax.random.fold_in(key, folds.WITHOUT_REPEATS)
   keys = jax.random.split(key, 1 + count)
-  order = jax.random.permutation(keys[0], images.frames.shape[0])
-  chosen = order[:count]
-  each = jax.tree.map(lambda leaf: jnp.asarray(leaf)[chosen, None], images)
-  episode = jax.vmap(problem.sample, (0, 0), 1)(keys[1:], each)
+  episode = draw_each_once(problem.sample, keys[1:], keys[0], images)
   return episode, first[1][:, :count]
+
+
+def draw_each_once(
+  sample: Callable[[jax.Array, Any], Any],
+  keys: jax.Array,
+  order_key: jax.Array,
+  images: frames.Frames,
+) -> Any:
+  """Draws recorded episodes, [T, E, ...], each at most once.
+
+  Args:
+    sample: of the task.
+    keys: with which the task draws, [E]; no more than there are episodes.
+    order_key: random key of the choice.
+    images: recorded episodes.
+  """
+  order = jax.random.permutation(order_key, images.frames.shape[0])
+  chosen = order[: len(keys)]
+  each = jax.tree.map(lambda leaf: jnp.asarray(leaf)[chosen, None], images)
+  return jax.vmap(sample, (0, 0), 1)(keys, each)
 
 
 def batch_key(key: jax.Array) -> jax.Array:
   """Returns the key of the episodes, and of the noise of their latents."""
-  return jax.random.fold_in(key, jnp.uint32(folds.EVALUATION))
+  return evaluation_key(key, _FIRST)
 
 
 def dream(
@@ -66,21 +86,10 @@ def dream(
     key: of the figures of a replica.
     images: held-out images.
   """
-  # As of the first batch of an evaluation.
-  first = 0
-  frame_key = jax.random.fold_in(jax.random.fold_in(key, folds.DREAMS), first)
   episode, noise = batch(problem, key, images)
   inference = problem.infer(variables, episode, noise)
-  free = generate.run_free(
-    problem.model,
-    variables,
-    episode.frames,
-    episode.condition,
-    noise,
-    prefix,
-    frame_key if binarize else None,
-    episode.in_prefix,
-  )
+  pixels = pixel_key(key, _FIRST) if binarize else None
+  free = problem.generate(variables, episode, noise, prefix, pixels)
   return Dream(episode, inference.frames, free[prefix:])
 
 

@@ -12,6 +12,7 @@ import numpy as np
 from gtmm_jax import figures, train
 from gtmm_jax.runs import drawn_episodes, held_out, pictures, workdirs
 from gtmm_jax.runs.run import Run
+from gtmm_jax.tasks.episode import lengths
 
 # Sides in pixels: frames are enlarged to at least this, a slot or step is this.
 _FRAME, _CELL = 48, 8
@@ -61,7 +62,7 @@ class Pictures:
     shown = {'episode_reconstruction_dream': strip(rows)}
     if self._has_reads:
       episode, cores = self._watch(*drawn)
-      length = pictures.first_length(episode)
+      length = lengths(episode)[0]
       shown['read_weights'] = heatmaps(np.asarray(cores.read_weights[:length]))
     return shown
 

@@ -19,6 +19,7 @@ from gtmm_jax.runs import drawn_episodes, exam, held_out, memory_panels
 from gtmm_jax.runs.run import Run, replica_keys
 from gtmm_jax.runs.settings import Settings, describe
 from gtmm_jax.tasks import frames, navigation
+from gtmm_jax.tasks.episode import lengths
 from gtmm_jax.tasks.sources.dataset import Split
 
 
@@ -195,9 +196,7 @@ def episode_rows(dream: Dream, task: Any) -> list[figures.Row]:
     episode = jax.tree.map(
       lambda leaf, index=index: np.asarray(leaf[:, index]), dream.episode
     )
-    length, own_prefix = len(episode.frames), prefix
-    if episode.mask is not None:
-      length = int(episode.mask.sum())
+    length, own_prefix = int(lengths(episode)), prefix
     if episode.in_prefix is not None:
       own_prefix = int(episode.in_prefix.sum())
     name = f'episode {index + 1}'
@@ -214,13 +213,6 @@ def episode_rows(dream: Dream, task: Any) -> list[figures.Row]:
       figures.Row('generated', generated[:length]),
     ]
   return rows
-
-
-def first_length(episode: Any) -> int:
-  """Returns the number of frames of the first episode, without padding."""
-  if episode.mask is None:
-    return len(episode.frames)
-  return int(episode.mask[:, 0].sum())
 
 
 def _overlay_figure(
@@ -277,7 +269,7 @@ def _memory_figure(
   episode, cores = jax.jit(functools.partial(drawn_episodes.watch, problem))(
     *drawn
   )
-  length = first_length(episode)
+  length = lengths(episode)[0]
   panels = memory_panels.panels(
     jax.tree.map(operator.itemgetter(slice(length)), cores)
   )

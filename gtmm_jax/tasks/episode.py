@@ -25,6 +25,7 @@ from typing import ClassVar, Literal, NamedTuple, Protocol
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from gtmm_jax.tasks.sources.dataset import Images
 
@@ -161,6 +162,18 @@ def draw_of_classes(
   frames = grey_values(pixel_key, jnp.asarray(images.pixels)[index], binarize)
   exists = (available > 0).reshape(-1, *[1] * (frames.ndim - 1))
   return jnp.where(exists, frames, jnp.nan)
+
+
+def lengths(episode: Episode) -> np.ndarray:
+  """Returns the frames of episodes without padding, int [...].
+
+  Args:
+    episode: arrays [T, ...], not traced.
+  """
+  if episode.mask is None:
+    length, *axes = episode.predictable.shape
+    return np.full(axes, length)
+  return np.asarray(episode.mask).sum(axis=0)
 
 
 def grey_values(key: Array, frames: Array, binarize: bool) -> Array:

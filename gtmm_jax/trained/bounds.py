@@ -3,12 +3,12 @@
 from typing import Literal
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 
 from gtmm_jax import folds, replicas
 from gtmm_jax.evaluation import importance
 from gtmm_jax.model.free_energy import Variables
+from gtmm_jax.problem import evaluation_key
 from gtmm_jax.runs.exam import Exam
 from gtmm_jax.tasks.sources.dataset import Split
 
@@ -45,9 +45,7 @@ def negative_bounds(
   def step(state, own, images):
     rows, number = state
     variables, key = own
-    batch_key = jax.random.fold_in(
-      key, jnp.uint32(folds.EVALUATION) + number.astype(jnp.uint32)
-    )
+    batch_key = evaluation_key(key, number)
     episode, _ = problem.draw(batch_key, images)
     values = ESTIMATES[bound](
       problem.model,

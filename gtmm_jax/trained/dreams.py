@@ -5,11 +5,11 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 
+from gtmm_jax.runs import drawn_episodes
 from gtmm_jax.tasks import frames, navigation
-from gtmm_jax.tasks.episode import Episode
+from gtmm_jax.tasks.episode import Episode, lengths
 from gtmm_jax.tasks.sources.dataset import Split
 from gtmm_jax.trained import inputs
 from gtmm_jax.trained.trained import Trained
@@ -164,13 +164,6 @@ def first(dreams: Dreams, count: int) -> Dreams:
   return Dreams(episode, dreams.observed, dreams.frames[:, :, :count])
 
 
-def lengths(episode: Episode) -> np.ndarray:
-  """Returns the frames of each episode without padding, int [E]."""
-  if episode.mask is None:
-    return np.full(episode.frames.shape[1], len(episode.frames))
-  return np.sum(episode.mask, axis=0)
-
-
 def _sample(
   sample: Callable[[Array, Any], Episode], count: int, key: Array, images: Any
 ) -> Episode:
@@ -178,12 +171,8 @@ def _sample(
   keys = _episode_keys(key, count)
   if not isinstance(images, frames.Frames):
     return jax.vmap(sample, (0, None), 1)(keys, images)
-  total = images.frames.shape[0]
-  order = jax.random.permutation(jax.random.split(key)[1], total)
-  each = jax.tree.map(
-    lambda leaf: jnp.asarray(leaf)[order[:count], None], images
-  )
-  return jax.vmap(sample, (0, 0), 1)(keys, each)
+  order_key = jax.random.split(key)[1]
+  return drawn_episodes.draw_each_once(sample, keys, order_key, images)
 
 
 def _episode_keys(key: Array, count: int) -> Array:

@@ -1,13 +1,11 @@
 """Evaluations of a trained run that are kept in a folder beside its own."""
 
 import dataclasses
-import io
 import itertools
 import pathlib
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-import numpy as np
 from rich.console import Console
 
 from gtmm_jax import figures, records
@@ -154,9 +152,7 @@ def _write(folder: pathlib.Path, measured: evaluating.Measured) -> None:
   """Writes one case; its `evaluation.json` last, which marks it complete."""
   records.write_episodes(folder, measured.episodes._asdict())
   if measured.bounds:
-    buffer = io.BytesIO()
-    np.savez_compressed(buffer, **measured.bounds)
-    documents.replace(folder / 'bounds.npz', buffer.getvalue())
+    documents.replace_arrays(folder / 'bounds.npz', measured.bounds)
   records.write_evaluation(folder, measured.values)
 
 

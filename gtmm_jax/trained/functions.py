@@ -8,14 +8,14 @@ from typing import Literal
 import jax
 import jax.numpy as jnp
 
-from gtmm_jax.evaluation import importance
 from gtmm_jax.model import free_energy, generate
 from gtmm_jax.model.free_energy import Terms, Variables, Watched
 from gtmm_jax.model.generate import Dream
 from gtmm_jax.model.temporal_vae import State, TemporalVAE
+from gtmm_jax.trained import bounds
 
 Array = jax.Array
-Bound = Literal['elbo', 'iwae', 'particle']
+Bound = Literal['elbo', bounds.Tighter]
 
 
 def observe(
@@ -115,22 +115,19 @@ def log_likelihood(
     samples: S.
   """
   if bound != 'elbo':
-    estimates = {
-      'iwae': importance.importance_weighted,
-      'particle': importance.particle,
-    }
     is_one = frames.ndim == 4
     if is_one:
       frames, condition = frames[:, None], condition[:, None]
-    values = estimates[bound](model, variables, frames, condition, key, samples)
+    estimate = bounds.ESTIMATES[bound]
+    values = estimate(model, variables, frames, condition, key, samples)
     return values[0] if is_one else values
 
-  def estimate(key: Array) -> Array:
+  def draw(key: Array) -> Array:
     _, terms = observe(model, variables, key, frames, condition)
     return -free_energy.negative_bound(terms)
 
   # One after the other, so that many samples need no more memory than one.
-  estimates = jax.lax.map(estimate, jax.random.split(key, samples))
+  estimates = jax.lax.map(draw, jax.random.split(key, samples))
   return estimates.mean(axis=0)
 
 

@@ -1,6 +1,5 @@
 """Pictures of dreams: a sheet, and an animation; and their arrays in a file."""
 
-import io
 import pathlib
 from typing import Any
 
@@ -73,19 +72,17 @@ def save_arrays(
     moves = np.argmax(episode.condition[1:], axis=-1).T
     words = [''.join(navigation.LETTERS[n] for n in each) for each in moves]
     known = {'actions': np.array(words), **known}
-  with io.BytesIO() as buffer:
-    np.savez(
-      buffer,
-      frames=np.moveaxis(dreams.frames, 2, 0),
-      truth=np.swapaxes(episode.frames, 0, 1),
-      condition=np.swapaxes(episode.condition, 0, 1),
-      predictable=np.swapaxes(episode.predictable, 0, 1),
-      observed=dreams.observed,
-      replica=run.replica,
-      step=run.step,
-      **known,
-    )
-    documents.replace(path, buffer.getvalue())
+  arrays = {
+    'frames': np.moveaxis(dreams.frames, 2, 0),
+    'truth': np.swapaxes(episode.frames, 0, 1),
+    'condition': np.swapaxes(episode.condition, 0, 1),
+    'predictable': np.swapaxes(episode.predictable, 0, 1),
+    'observed': dreams.observed,
+    'replica': run.replica,
+    'step': run.step,
+    **known,
+  }
+  documents.replace_arrays(path, arrays, compress=False)
   return path
 
 

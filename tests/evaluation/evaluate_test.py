@@ -9,7 +9,7 @@ from flax import linen as nn
 
 from gtmm_jax import folds, presets, train
 from gtmm_jax.evaluation import evaluate, generation, metrics, retrieval
-from gtmm_jax.model import build, free_energy
+from gtmm_jax.model import build, free_energy, generate
 from gtmm_jax.problem import Problem
 from gtmm_jax.recipe import Recipe
 from gtmm_jax.tasks.recall import PerfectRecall
@@ -381,9 +381,7 @@ def test_pixels_are_drawn_where_the_model_watches_black_and_white(monkeypatch):
     variables, episode.frames, episode.condition, noise
   )
   keys = []
-  monkeypatch.setattr(
-    generation.generate, 'run_free', lambda *args: keys.append(args[6])
-  )
+  monkeypatch.setattr(generate, 'run_free', lambda *args: keys.append(args[6]))
   for binarize in (False, True):
     generation.generate_twice(
       dataclasses.replace(protocol, binarize=binarize),

@@ -15,7 +15,7 @@ from gtmm_jax.process import compilation_cache
 from gtmm_jax.runs import prepare
 from gtmm_jax.tasks import navigation
 from gtmm_jax.trained import dreams
-from trained_runs import WALK, digits, prepare_run, write
+from trained_runs import WALK, contents, digits, prepare_run, write
 
 
 @pytest.fixture(scope='module')
@@ -35,20 +35,12 @@ def flags(monkeypatch):
     yield
 
 
-def _contents(folder):
-  return {
-    path: path.stat().st_mtime_ns
-    for path in folder.rglob('*')
-    if path.is_file()
-  }
-
-
 def _call(*arguments):
   return program_flags.exit_code(['generate.py', *arguments], generate.main)
 
 
 def test_a_walk_is_dreamt_and_written_beside_the_run(workdir, capsys):
-  before = _contents(workdir)
+  before = contents(workdir)
   key = jax.random.split(jax.random.key(4))[0]
   drawn = dreams.draw(gtmm_jax.load(workdir, replica=1), key)
   last = navigation.LETTERS[int(drawn.condition[2, 0].argmax())]
@@ -83,7 +75,7 @@ def test_a_walk_is_dreamt_and_written_beside_the_run(workdir, capsys):
   assert known == [3, 1, 4]
   with Image.open(folder / 'dreams.gif') as file:
     assert file.n_frames == 6
-  after = _contents(workdir)
+  after = contents(workdir)
   assert {path: after[path] for path in before} == before
 
 
@@ -131,13 +123,13 @@ def test_mistakes_are_told_and_nothing_is_written(
   run, draw = loaded
   monkeypatch.setattr(gtmm_jax, 'load', lambda *_: run, raising=False)
   monkeypatch.setattr(dreams, 'draw', draw)
-  before = _contents(workdir), _contents(tmp_path)
+  before = contents(workdir), contents(tmp_path)
   words = [each.replace('WORKDIR', str(workdir)) for each in arguments]
   line = program_flags.refused(
     capsys, ['generate.py', f'--workdir={workdir}', *words], generate.main
   )
   assert message in line
-  assert (_contents(workdir), _contents(tmp_path)) == before
+  assert (contents(workdir), contents(tmp_path)) == before
 
 
 @pytest.mark.parametrize(

@@ -163,19 +163,11 @@ def test_the_same_command_repeats_nothing_and_another_is_refused(
   assert len(calls) == 3
   lines = [x for x in first.splitlines() if not x.startswith('evaluating ')]
   assert capsys.readouterr().out.splitlines()[-len(lines) :] == lines
-  before = _contents(folder)
+  before = trained_runs.contents(folder)
   arguments = ['evaluate.py', f'--workdir={run.workdir}', *flags, name]
   error = program_flags.refused(capsys, [*arguments, '--seed=3'], program.main)
   assert 'other settings: seed (0 then, 3 now); give another --name' in error
-  assert _contents(folder) == before
-
-
-def _contents(folder):
-  return {
-    path: path.stat().st_mtime_ns
-    for path in folder.rglob('*')
-    if path.is_file()
-  }
+  assert trained_runs.contents(folder) == before
 
 
 @pytest.mark.parametrize(
@@ -207,11 +199,12 @@ def test_mistakes_are_told_and_nothing_is_written(
   if '--data=files:absent' in flags:
     monkeypatch.undo()
   monkeypatch.chdir(tmp_path)
-  before = _contents(workdir)
+  before = trained_runs.contents(workdir)
   arguments = ['evaluate.py', f'--workdir={workdir}', *flags]
   error = program_flags.refused(capsys, arguments, program.main)
   assert re.search(message, error), error
-  assert _contents(workdir) == before and not list(tmp_path.iterdir())
+  assert trained_runs.contents(workdir) == before
+  assert not list(tmp_path.iterdir())
 
 
 def _trained(tmp_path, **changes):

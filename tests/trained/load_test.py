@@ -19,7 +19,7 @@ from gtmm_jax.runs import drawn_episodes, pictures, prepare, recorded, resolve
 from gtmm_jax.runs import kinds as kinds_module
 from gtmm_jax.runs.kinds import BUILT_IN
 from gtmm_jax.tasks.episode import Episode
-from trained_runs import WALK, digits, prepare_run, write
+from trained_runs import WALK, contents, digits, prepare_run, write
 
 _ACTIONS = 4
 _KEY = jax.random.key(7)
@@ -327,14 +327,6 @@ def test_other_data_than_those_of_the_run_are_told(both, monkeypatch):
     _ = both.data
 
 
-def _contents(folder):
-  return {
-    path: path.stat().st_mtime_ns
-    for path in folder.rglob('*')
-    if path.is_file()
-  }
-
-
 @pytest.mark.parametrize(
   ('arguments', 'message'),
   [
@@ -344,11 +336,11 @@ def _contents(folder):
   ],
 )
 def test_what_is_not_there_is_told_with_what_is(workdir, arguments, message):
-  before = _contents(workdir)
+  before = contents(workdir)
   with pytest.raises(ValueError, match=message) as error:
     gtmm_jax.load(workdir, **arguments)
   assert '\n' not in str(error.value)
-  assert _contents(workdir) == before
+  assert contents(workdir) == before
 
 
 def test_no_run_and_no_checkpoint_are_told(tmp_path, workdir):
@@ -376,11 +368,11 @@ def test_a_damaged_checkpoint_is_told_and_stays(tmp_path):
   for path in (tmp_path / 'checkpoints' / '4').rglob('d/*'):
     if path.is_file():
       path.write_bytes(b'damaged')
-  before = _contents(tmp_path)
+  before = contents(tmp_path)
   with pytest.raises(ValueError, match='damaged: .* Name another step: 2'):
     gtmm_jax.load(tmp_path)
   assert gtmm_jax.load(tmp_path, step=2).step == 2
-  assert _contents(tmp_path) == before
+  assert contents(tmp_path) == before
   # Of a model of another size.
   config = records.read_config(tmp_path)
   config['settings']['latent_size'] = 5

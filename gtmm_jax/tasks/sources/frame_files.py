@@ -231,8 +231,13 @@ def _problems_of_frames(frames: npz.Member) -> Iterator[str]:
       f'are episodes of {length} frame(s); T must be at least 2, one to see '
       f'and one to generate.'
     )
-  if height % 4 or width % 4 or min(height, width) < _LEAST_SIDE:
+  if not has_room_to_halve(height, width):
     yield (
       f'are {height} x {width} pixels; height and width must be multiples of '
       f'4, at least {_LEAST_SIDE}: crop or pad them.'
     )
+
+
+def has_room_to_halve(height: int, width: int) -> bool:
+  """Returns whether networks can halve both sides twice, to 2 or more."""
+  return not (height % 4 or width % 4) and min(height, width) >= _LEAST_SIDE
