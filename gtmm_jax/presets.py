@@ -80,8 +80,9 @@ class Preset:
     learning_rate: Adam's, for episodes of at most 100 frames.
     long_learning_rate: Adam's, for longer ones.
     schedule: of the learning rate, as `gtmm_jax.recipe` has it.
-    warmup_steps: over which the rate rises, or a third of `decay_steps` if that
-      is less.
+    warmup_steps: over which the rate rises, or until it falls if that is
+      sooner.
+    fall_share: part of `decay_steps` over which the rate falls.
     gradient_norm: to which gradients are clipped; None for no clipping.
     average: decay of the moving average that is evaluated, 0 for none.
     replicas: trained side by side with other seeds.
@@ -116,6 +117,7 @@ class Preset:
   long_learning_rate: float
   schedule: Literal['decay', 'constant']
   warmup_steps: int
+  fall_share: float
   gradient_norm: float | None
   average: float
   replicas: int
@@ -166,6 +168,7 @@ PAPER = Preset(
   long_learning_rate=1e-4,
   schedule='constant',
   warmup_steps=0,
+  fall_share=2 / 3,
   gradient_norm=None,
   average=0.0,
   replicas=20,
@@ -205,6 +208,7 @@ SMALL = Preset(
   long_learning_rate=1e-4,
   schedule='decay',
   warmup_steps=100,
+  fall_share=2 / 3,
   gradient_norm=None,
   average=0.0,
   replicas=3,

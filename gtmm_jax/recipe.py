@@ -2,12 +2,14 @@
 
 Section 4.1 of Gemici et al. 2017 has Adam at a constant rate and nothing else:
 the defaults of `Recipe`. With `schedule='decay'` the rate rises linearly over
-`warmup_steps`, stays until a third of `decay_steps`, and falls linearly to 0.
+`warmup_steps`, stays, and falls linearly to 0 over the last `fall_share` of
+`decay_steps`.
 The average is an exponential moving one of the parameters and of the running
 statistics (Polyak and Juditsky 1992, https://doi.org/10.1137/0330046).
 """
 
 import dataclasses
+import math
 from typing import Any, Literal, NamedTuple
 
 import jax
@@ -26,9 +28,11 @@ class Recipe:
   Attributes:
     learning_rate: Adam's, above 0; with a schedule its largest.
     schedule: 'decay', or 'constant' for neither warm-up nor fall.
-    warmup_steps: updates over which the rate rises, at most a third of
-      `decay_steps`; 0 for none.
+    warmup_steps: updates over which the rate rises, which end before it falls;
+      0 for none.
     decay_steps: updates after which the rate is 0; None where it is constant.
+    fall_share: part of `decay_steps` over which the rate falls, above 0 and at
+      most 1.
     gradient_norm: to which a gradient of a larger global norm is scaled, above
       0; None for no clipping.
     average: decay of the moving average in a step, from 0 to below 1; 0 for no
@@ -39,6 +43,7 @@ class Recipe:
   schedule: Schedule = 'constant'
   warmup_steps: int = 0
   decay_steps: int | None = None
+  fall_share: float = 2 / 3
   gradient_norm: float | None = None
   average: float = 0.0
 
@@ -52,11 +57,15 @@ class Recipe:
         )
     elif self.decay_steps is None:
       raise ValueError('The schedule decay needs decay_steps.')
-    elif self.warmup_steps > constant_until(self.decay_steps):
+    elif not 0 < self.fall_share <= 1:
+      raise ValueError(
+        f'fall_share is {self.fall_share}; it must be above 0 and at most 1.'
+      )
+    elif self.warmup_steps > constant_until(self.decay_steps, self.fall_share):
       raise ValueError(
         f'warmup_steps is {self.warmup_steps}; it must be at most '
-        f'{constant_until(self.decay_steps)}, a third of decay_steps, where '
-        f'the learning rate begins to fall.'
+        f'{constant_until(self.decay_steps, self.fall_share)}, after which the '
+        f'learning rate falls.'
       )
 
 
@@ -72,9 +81,9 @@ class Average(NamedTuple):
   batch_stats: Any
 
 
-def constant_until(decay_steps: int) -> int:
-  """Returns the number of updates before the rate falls, a third of all."""
-  return decay_steps // 3
+def constant_until(decay_steps: int, fall_share: float) -> int:
+  """Returns the number of updates before the rate falls."""
+  return decay_steps - math.ceil(fall_share * decay_steps)
 
 
 def make_schedule(recipe: Recipe) -> optax.ScalarOrSchedule:
@@ -86,7 +95,7 @@ def make_schedule(recipe: Recipe) -> optax.ScalarOrSchedule:
   rate, warmup = recipe.learning_rate, recipe.warmup_steps
   if recipe.decay_steps is None:
     return rate
-  begin = constant_until(recipe.decay_steps)
+  begin = constant_until(recipe.decay_steps, recipe.fall_share)
   fall = optax.linear_schedule(
     rate, 0.0, recipe.decay_steps - begin, transition_begin=begin - warmup
   )

@@ -6,6 +6,7 @@ normalisation: with it, running averages are used here, since a batch of one
 time step is another batch.
 """
 
+import math
 from typing import Any, NamedTuple
 
 import jax
@@ -51,7 +52,8 @@ def rate(recipe: Recipe, step: Any) -> Any:
   if last is None:
     return highest
   rise = step / max(1, recipe.warmup_steps)
-  fall = jnp.maximum(0, last + 1 - step) / (last - last // 3)
+  falling = math.ceil(recipe.fall_share * last)
+  fall = jnp.maximum(0, last + 1 - step) / falling
   return highest * jnp.minimum(1, jnp.minimum(rise, fall))
 
 

@@ -26,11 +26,21 @@ def test_rate_rises_stays_for_a_third_and_falls_to_zero():
 
 
 @pytest.mark.parametrize(
-  ('warmup', 'decay'),
-  [(0, 1), (0, 2), (1, 3), (0, 3), (2, 7), (20, 60), (9, 80)],
+  ('warmup', 'decay', 'share'),
+  [
+    *[
+      (0, 1, 2 / 3),
+      (0, 2, 2 / 3),
+      (1, 3, 2 / 3),
+      (0, 3, 2 / 3),
+      (2, 7, 2 / 3),
+    ],
+    *[(20, 60, 2 / 3), (9, 80, 2 / 3)],
+    *[(0, 7, 1.0), (0, 10, 0.2), (8, 10, 0.2), (3, 11, 0.5), (0, 3, 0.01)],
+  ],
 )
-def test_rate_is_that_of_the_plain_formula(warmup, decay):
-  recipe = Recipe(1e-3, 'decay', warmup, decay)
+def test_rate_is_that_of_the_plain_formula(warmup, decay, share):
+  recipe = Recipe(1e-3, 'decay', warmup, decay, share)
   rates = _rates(recipe, decay + 2)
   expected = [plain_training.rate(recipe, s) for s in range(1, decay + 3)]
   np.testing.assert_allclose(rates, expected, rtol=1e-5, atol=1e-10)
@@ -50,7 +60,15 @@ def test_constant_rate_is_the_same_at_every_step():
     ({'warmup_steps': 1}, 'mean nothing to the constant schedule'),
     (
       {'schedule': 'decay', 'warmup_steps': 4, 'decay_steps': 9},
-      'warmup_steps is 4; it must be at most 3, a third of decay_steps',
+      'warmup_steps is 4; it must be at most 3, after which',
+    ),
+    (
+      {'schedule': 'decay', 'decay_steps': 9, 'fall_share': 1.5},
+      'fall_share is 1.5; it must be above 0 and at most 1',
+    ),
+    (
+      {'schedule': 'decay', 'decay_steps': 9, 'fall_share': 0.0},
+      'fall_share is 0.0; it must be above 0',
     ),
   ],
 )

@@ -31,7 +31,7 @@ from gtmm_jax.tasks.sources.dataset import Dataset
 
 _PACKAGES = ('jax', 'jaxlib', 'flax', 'optax', 'numpy')
 # Sizes of a preset that do not belong to a model.
-_OF_TRAINING = ('gradient_norm',)
+_OF_TRAINING = ('fall_share', 'gradient_norm')
 
 
 def prepare(
@@ -68,7 +68,7 @@ def prepare(
   workdir = workdirs.locate(settings) if has_workdir else None
   preset = resolve.sized(settings, kinds)
   settings = horizon.resolve(
-    settings, preset.warmup_steps, workdir and workdirs.horizon(workdir)
+    settings, preset, workdir and workdirs.horizon(workdir)
   )
   task = resolve.make_task(settings, header, kinds)
   if header:
@@ -95,6 +95,7 @@ def prepare(
       settings.schedule,
       settings.warmup_steps,
       settings.decay_steps,
+      preset.fall_share,
       preset.gradient_norm,
       settings.average,
     ),

@@ -163,14 +163,15 @@ class Settings:
     "Adam's rate, above 0 and below 1; with --schedule=decay its largest."
   )
   schedule: str | None = _setting(
-    'Schedule of the learning rate: decay (rises over --warmup_steps, stays '
-    'for the first third of --decay_steps, and falls linearly to 0 at their '
-    'end) or constant, which more --steps can continue at any time.',
+    'Schedule of the learning rate: decay (rises over --warmup_steps, stays, '
+    'and falls linearly to 0 at the end of --decay_steps, over the share that '
+    '--set=fall_share gives) or constant, which more --steps can continue at '
+    'any time.',
     choices=get_args(Schedule),
   )
   warmup_steps: int | None = _setting(
-    'Steps over which the learning rate rises linearly, from 0 to a third of '
-    '--decay_steps, and that third if the default is more.',
+    'Steps over which the learning rate rises linearly, >= 0; at most those '
+    'before it falls.',
     least=0,
   )
   decay_steps: int | None = _setting(

@@ -19,6 +19,7 @@ BEFORE = {
   **jax_settings.BEFORE,
   'condition_scale': 'sqrt',
   'schedule': 'constant',
+  'fall_share': 2 / 3,
   'warmup_steps': 0,
   'decay_steps': None,
   'average': 0.0,

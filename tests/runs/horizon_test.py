@@ -43,7 +43,13 @@ def test_first_call_sets_the_horizon(tmp_path):
   small = presets.SMALL
   assert _recorded(run) == ('decay', 10, 30, small.average)
   assert run.recipe == Recipe(
-    small.learning_rate, 'decay', 10, 30, small.gradient_norm, small.average
+    small.learning_rate,
+    'decay',
+    10,
+    30,
+    small.fall_share,
+    small.gradient_norm,
+    small.average,
   )
   run = _prepare(tmp_path, steps=900)
   assert run.settings.warmup_steps == small.warmup_steps
@@ -104,6 +110,10 @@ def test_a_constant_rate_goes_on_to_any_step(tmp_path):
     ({'schedule': 'constant', 'warmup_steps': 1}, 'mean nothing with'),
     ({'schedule': 'constant', 'decay_steps': 9}, 'mean nothing with'),
     ({'set': ('schedule=constant',)}, 'write --schedule=VALUE'),
+    ({'set': ('fall_share=1.5',)}, 'fall_share must be at most 1'),
+    ({'set': ('fall_share=0',)}, 'fall_share must be a number above 0'),
+    ({'schedule': 'constant', 'set': ('fall_share=1',)}, 'mean nothing with'),
+    ({'set': ('fall_share=0.2',), 'warmup_steps': 25}, 'at most 24: in the'),
     ({'set': ('gradient_norm=0',)}, 'above 0, at most 2147483647, or none'),
   ],
 )
