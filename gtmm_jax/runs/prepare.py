@@ -9,27 +9,25 @@ import jax
 from gtmm_jax import presets, replicas
 from gtmm_jax.model.temporal_vae import TemporalVAE
 from gtmm_jax.problem import Problem
-from gtmm_jax.process import command, jax_settings, places, provenance
+from gtmm_jax.process import command, jax_settings, places
 from gtmm_jax.recipe import Recipe
 from gtmm_jax.runs import (
+  config,
   contracts,
   event_files,
   horizon,
   own_frames,
   resolve,
   room,
-  set_flag,
   workdirs,
 )
-from gtmm_jax.runs import kinds as kinds_module
 from gtmm_jax.runs.kinds import BUILT_IN, Kinds
 from gtmm_jax.runs.run import Run
-from gtmm_jax.runs.settings import Settings, as_text, recorded
+from gtmm_jax.runs.settings import Settings
 from gtmm_jax.tasks import rooms
 from gtmm_jax.tasks.sources import characters, digit_images, doubts
 from gtmm_jax.tasks.sources.dataset import Dataset
 
-_PACKAGES = ('jax', 'jaxlib', 'flax', 'optax', 'numpy')
 # Sizes of a preset that do not belong to a model.
 _OF_TRAINING = ('fall_share', 'gradient_norm')
 
@@ -100,7 +98,7 @@ def prepare(
       settings.average,
     ),
     layout=layout,
-    config=_config(settings, task, loaded, preset, model, layout, kinds),
+    config=config.content(settings, task, loaded, preset, model, layout, kinds),
     why=why,
   )
   if workdir is not None:
@@ -236,49 +234,3 @@ def load_images(
   drawn = max(cells, sizes.get('pre_recall', 0))
   sentences = loaded.doubts + doubts.of_draws(loaded, drawn)
   return loaded._replace(doubts=sentences), digit_images.describe_more_digits()
-
-
-def _config(
-  settings: Settings,
-  task: Any,
-  loaded: Dataset,
-  preset: presets.Preset,
-  model: TemporalVAE,
-  layout: replicas.Layout,
-  kinds: Kinds,
-) -> dict[str, Any]:
-  """Returns the content of config.json."""
-  core = model.core
-  return {
-    'settings': {
-      **jax_settings.in_force(),
-      # The precision of the flag replaces jax's.
-      **recorded(settings, kinds_module.all_sizes(kinds)),
-      **{
-        name: presets.for_model(preset, name, settings.model)
-        for name in set_flag.sizes()
-      },
-      # None for a core without them.
-      'key_strength': getattr(core, 'initial_strength', None),
-      'slots': getattr(core, 'slots', None),
-      'device_megabytes': own_frames.limit(
-        settings, loaded, settings.device_megabytes
-      ),
-    },
-    # Workdirs that are older than an option have this.
-    'option_defaults': {
-      name: as_text(value)
-      for name, value in resolve.first_options(settings, kinds).items()
-    },
-    'data': {
-      'flag': settings.data,
-      'source': loaded.source,
-      'checksum': loaded.checksum,
-      'condition_size': task.condition_size,
-    },
-    'versions': provenance.versions(_PACKAGES),
-    'device': {
-      **provenance.device(layout.devices[0]),
-      'count': len(layout.devices),
-    },
-  }

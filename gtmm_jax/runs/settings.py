@@ -9,7 +9,7 @@ keyword-only parameters of the model, sizes are the fields of the preset.
 
 import dataclasses
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any, NamedTuple, get_args
 
 from gtmm_jax import folds, presets
@@ -221,25 +221,6 @@ def about() -> dict[str, tuple[dataclasses.Field, About]]:
     field.name: (field, field.metadata['about'])
     for field in fields
     if field.metadata['about'].help
-  }
-
-
-def recorded(settings: Settings, episode: Iterable[str]) -> dict[str, Any]:
-  """Returns the part of resolved settings that config.json records.
-
-  Args:
-    settings: resolved.
-    episode: names of the sizes of all tasks; sizes that the task does not have
-      are recorded as None.
-  """
-  return {
-    **{
-      field.name: getattr(settings, field.name)
-      for field in dataclasses.fields(settings)
-      if field.metadata['about'].is_recorded
-    },
-    **{name: settings.episode.get(name) for name in episode},
-    **{name: as_text(value) for name, value in settings.options.items()},
   }
 
 
