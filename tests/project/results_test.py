@@ -4,6 +4,7 @@ import json
 import pathlib
 import re
 
+import numpy as np
 import pytest
 
 from benchmarking import parameter_counts
@@ -62,29 +63,100 @@ def test_the_table_of_learning_rates_is_that_of_the_study():
   assert set(rows) < set((FOLDER / 'rates.md').read_text().splitlines())
 
 
-def test_the_table_of_the_recipe_is_that_of_the_study():
-  names = {
-    'schedule=decay-posterior=additive': 'decay',
-    'schedule=decay-posterior=residual': 'decay, residual posterior',
-    'schedule=constant-gradient_norm=none': 'constant',
-    'schedule=constant-gradient_norm=10': 'constant, clipped at 10',
-  }
-  records_of_cells = _result('recipe')
-  assert len(records_of_cells) == 10
-  for name, record in records_of_cells.items():
-    settings = record['settings']
-    task, stored = settings['task'].replace('_', ' '), settings['store']
-    cells = [
-      f'{task}, `{settings["model"]}`, {stored}s',
-      names[name[name.index('schedule=') :]],
+# Names of cells, from the schedule on, and of the rows of both tables.
+_RATES = {
+  'schedule=decay-posterior=additive': 'warm-up, fall over two thirds',
+  'fall_share=0.667': 'fall over two thirds',
+  'fall_share=0.2': '**fall over a fifth**',
+  'fall_share=0.2-gradient_norm=10': 'fall over a fifth, clipped at 10',
+  'schedule=constant-gradient_norm=none': 'constant',
+  'schedule=constant-gradient_norm=10': 'constant, clipped at 10',
+}
+_POSTERIORS = {
+  'schedule=decay-posterior=additive': 'additive',
+  'schedule=decay-posterior=residual': 'residual',
+}
+
+
+def _row_of_recipe(record, *first):
+  """Returns the row of a record in a table of the recipe."""
+  cells = list(first)
+  for metric, places in (('negative_bound', 1), ('kl_predictable', 3)):
+    for source in (record['last_iterate'], record['replicas']):
+      mean, (low, high), _ = statistics.mean(source[metric])
+      numbers = (f'{number:,.{places}f}' for number in (mean, low, high))
+      cells.append('{} [{}, {}]'.format(*numbers))
+  cells.append(', '.join(f'{n:,}' for n in sorted(record['read_from'])))
+  return f'| {" | ".join(cells)} |'
+
+
+def test_the_tables_of_the_recipe_are_those_of_the_studies():
+  section = RESULTS.split('## The recipe\n')[1].split('## The small preset\n')[
+    0
+  ]
+  is_row = re.compile(r'\| [\w ]+, `')
+  rows = [line for line in section.splitlines() if is_row.match(line)]
+  expected = []
+  for study in ('recipe', 'schedule'):
+    for name, record in _result(study).items():
+      settings = record['settings']
+      task, stored = settings['task'].replace('_', ' '), settings['store']
+      first = f'{task}, `{settings["model"]}`'
+      start = name.find('schedule=') if study == 'recipe' else name.find('fall')
+      cell = name[start:]
+      if cell in _RATES and stored == 'mean':
+        expected.append(_row_of_recipe(record, first, _RATES[cell]))
+      if cell in _POSTERIORS:
+        posterior = _POSTERIORS[cell]
+        first = f'{first}, {stored}s'
+        expected.append(_row_of_recipe(record, first, posterior))
+  assert len(rows) == 18
+  assert sorted(rows) == sorted(expected)
+
+
+@pytest.mark.parametrize(
+  ('change', 'before', 'after'),
+  [
+    ('no warm-up', 'schedule=decay-posterior=additive', 'fall_share=0.667'),
+    (
+      'and a fall over a fifth, not two thirds',
+      'fall_share=0.667',
+      'fall_share=0.2',
+    ),
+    (
+      'and clipping at 10',
+      'fall_share=0.2',
+      'fall_share=0.2-gradient_norm=10',
+    ),
+    (
+      'no fall at all, in place of a fall over a fifth',
+      'fall_share=0.2',
+      'schedule=constant-gradient_norm=none',
+    ),
+  ],
+)
+def test_its_changes_of_the_recipe_are_those_of_the_studies(
+  change, before, after
+):
+  results = _result('recipe') | _result('schedule')
+
+  def bounds(task, cell):
+    (found,) = [
+      record['last_iterate']['negative_bound']
+      for name, record in results.items()
+      if record['settings']['task'] == task
+      and record['settings']['store'] == 'mean'
+      and name.endswith(f'-{cell}')
     ]
-    for metric, places in (('negative_bound', 1), ('kl_predictable', 3)):
-      for source in (record['last_iterate'], record['replicas']):
-        mean, (low, high), _ = statistics.mean(source[metric])
-        numbers = (f'{number:,.{places}f}' for number in (mean, low, high))
-        cells.append('{} [{}, {}]'.format(*numbers))
-    cells.append(', '.join(f'{n:,}' for n in sorted(record['read_from'])))
-    assert f'| {" | ".join(cells)} |\n' in RESULTS, name
+    return np.array(found)
+
+  cells = [change]
+  for task in ('perfect_recall', 'navigation'):
+    mean, (low, high), _ = statistics.mean(
+      bounds(task, after) - bounds(task, before)
+    )
+    cells.append(f'{mean:.1f} [{low:.1f}, {high:.1f}]')
+  assert f'| {" | ".join(cells)} |\n' in RESULTS
 
 
 def test_the_table_of_tighter_bounds_is_that_of_the_result():
