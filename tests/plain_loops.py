@@ -25,6 +25,21 @@ def cosine(key, slot):
   return product / (of_key * of_slot + 1e-6)
 
 
+def wave_logit(query, position):
+  """Computes a head's logit at a position, of the form 'fourier'."""
+  *waves, offset, r, s = query
+  size = len(waves) // 2
+  reach, slope = (
+    10 * softplus(r) / math.log(2),
+    0.15 * softplus(s) / math.log(2),
+  )
+  total = 0.0
+  for j in range(size):
+    angle = math.pi * ((j + 1) / size) ** 1.5 * position
+    total += waves[j] * math.cos(angle) + waves[size + j] * math.sin(angle)
+  return total / math.sqrt(size) + offset - slope * max(position - reach, 0.0)
+
+
 def by_content(memory, key, strength):
   """Computes the content weights [N] of one head."""
   powers = np.array([math.exp(strength * cosine(key, m)) for m in memory])

@@ -11,9 +11,17 @@ import jax
 import jax.numpy as jnp
 from flax import linen as nn
 
-from gtmm_jax.memory import addressing, contract, interface, mixed_reads, scan
+from gtmm_jax.memory import (
+  addressing,
+  contract,
+  interface,
+  mixed_reads,
+  positions,
+  scan,
+)
 from gtmm_jax.memory.interface import Part
 from gtmm_jax.memory.lstm import LSTM, LSTMState
+from gtmm_jax.memory.positions import Positions
 
 Array = jax.Array
 
@@ -109,10 +117,10 @@ class Associative(nn.RNNCellBase):
     top_k: k, 2 or more, how many slots each head reads by each addressing, the
       softmax being over these alone; 0 reads all.
     nearest: how these are found, as `mixed_reads.strongest` has it.
-    stores_first_input: whether a sequence's first input is a latent; in the
-      temporal VAE it is z_0 = 0, a placeholder.
+    stores_first_input: whether a sequence's first input is a latent, not z_0.
     without: parts of `PARTS` to leave out: 'shared_keys' gives queries a map of
       their own, 'controller_keys' leaves h_t out of keys, 'succession' gamma.
+    positions: form of k, 'table' or, for any N, 'fourier' (`memory.positions`).
   """
 
   latent_size: int
@@ -127,6 +135,7 @@ class Associative(nn.RNNCellBase):
   nearest: mixed_reads.Nearest = 'exact'
   stores_first_input: bool = False
   without: tuple[str, ...] = ()
+  positions: Positions = 'table'
 
   num_feature_axes = 1
 
@@ -153,7 +162,6 @@ class Associative(nn.RNNCellBase):
       )
     else:
       reads, read_weights = mixed_reads.read_all(memory, keys, lookup, holds)
-    gates = nn.sigmoid(gates)
     gated = contract.flatten_heads(reads * gates)
     calls = carry.calls + 1
     state = AssociativeState(
@@ -179,13 +187,13 @@ class Associative(nn.RNNCellBase):
     lookup = mixed_reads.Lookup(
       positions=self._positions(from_s.hidden, stored),
       queries=queries,
-      strengths=_softplus(from_h.strengths),
+      strengths=jax.tree.map(nn.softplus, from_h.strengths),
       # In a ring buffer slot 0 comes after slot N - 1.
       following=jnp.roll(carry.read_weights, 1, axis=-1),
-      successions=_softplus(from_h.successions),
+      successions=jax.tree.map(nn.softplus, from_h.successions),
       shares=shares[..., used],
     )
-    return key, lookup, shares, from_h.gates
+    return key, lookup, shares, nn.sigmoid(from_h.gates)
 
   def _parts(self) -> tuple[_FromController, _FromSituation]:
     """Describes all that is linear in h_t and in s_t."""
@@ -231,12 +239,16 @@ class Associative(nn.RNNCellBase):
     """Returns the logits by age and by arrival, each [..., R, N] over slots."""
     if hidden is None:
       return []
-    part = Part((self.read_heads, self.slots))
+    form = self.positions, self.slots
+    part = Part((self.read_heads, positions.query_size(*form)))
     parts = [part if self._has(name) else None for name in ADDRESSINGS[:2]]
-    logits = interface.linear(nn.relu(hidden), parts, 'attention')
-    age, arrival = jax.tree.map(addressing.log_softplus, logits)
+    age, arrival = interface.linear(nn.relu(hidden), parts, 'attention')
     if age is not None:
-      age = mixed_reads.by_slot(age, stored)
+      age = addressing.log_softplus(positions.by_age(*form, age))
+      age = positions.by_slot(age, stored)
+    if arrival is not None:
+      arrival = positions.by_arrival(*form, arrival, stored)
+      arrival = addressing.log_softplus(arrival)
     return [x for x in (age, arrival) if x is not None]
 
   @nn.nowrap
@@ -279,19 +291,8 @@ def _check_settings(core: Associative) -> None:
     raise ValueError(
       'without leaves no addressing; keep age, arrival or content.'
     )
-  if core.top_k > core.slots:
+  mixed_reads.check_count(core.top_k, core.nearest, core.slots)
+  if core.positions != 'table' and {'age', 'arrival'} <= set(core.without):
     raise ValueError(
-      f'top_k is {core.top_k}; it must be 0, for all slots, or at most '
-      f'their number, {core.slots}.'
+      f'positions is {core.positions!r}; without must keep age or arrival.'
     )
-  if core.top_k == 1 < core.slots:
-    raise ValueError(
-      'top_k is 1; one slot always has weight one, so that keys, queries and '
-      'positions would get no gradient. Take 2 or more, or 0 for all slots.'
-    )
-  if core.nearest != 'exact' and not core.top_k:
-    raise ValueError(f'nearest is {core.nearest!r}, which needs top_k.')
-
-
-def _softplus(x: Array | None) -> Array | None:
-  return None if x is None else nn.softplus(x)

@@ -63,7 +63,7 @@ def softmax(
 def take_by_age(
   arguments: tuple[Array, Array], cotangent: Array
 ) -> tuple[Array, None]:
-  """Differentiates `mixed_reads.by_slot`, which is its own inverse."""
+  """Differentiates `positions.by_slot`, which is its own inverse."""
   _, age = arguments
   return jnp.take_along_axis(cotangent, age, axis=-1), None
 

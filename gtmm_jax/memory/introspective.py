@@ -9,8 +9,9 @@ import jax
 import jax.numpy as jnp
 from flax import linen as nn
 
-from gtmm_jax.memory import addressing, contract, scan
+from gtmm_jax.memory import addressing, contract, positions, scan
 from gtmm_jax.memory.lstm import LSTM, LSTMState
+from gtmm_jax.memory.positions import Positions
 
 Array = jax.Array
 Attention = Literal['linear', 'softmax', 'gaussian']
@@ -60,6 +61,9 @@ class Introspective(nn.RNNCellBase):
       by 'arrival', the n-th latent to arrive (a ring buffer of N).
     stores_first_input: whether the first input of a sequence is a latent.
       In the temporal VAE it is z_0 = 0, a placeholder, and not stored.
+    positions: form of k: 'table', the paper's, has an output for each slot;
+      'fourier' is a function of the age or of the number of arrival, and has
+      parameters for any number of slots (`memory.positions`).
   """
 
   latent_size: int
@@ -70,6 +74,7 @@ class Introspective(nn.RNNCellBase):
   attention: Attention = 'linear'
   order: Order = 'age'
   stores_first_input: bool = False
+  positions: Positions = 'table'
 
   num_feature_axes = 1
 
@@ -102,8 +107,8 @@ class Introspective(nn.RNNCellBase):
 
   def _attend(self, h: Array, stored: Array) -> Array:
     """Returns read weights [..., R, N] over the slots that hold a latent."""
-    stored = stored[..., None]
-    holds = addressing.counting(self.slots, stored) < stored
+    number = stored[..., None]
+    holds = addressing.counting(self.slots, number) < number
     mask = jnp.broadcast_to(
       holds[..., None, :], (*h.shape[:-1], self.read_heads, self.slots)
     )
@@ -116,7 +121,12 @@ class Introspective(nn.RNNCellBase):
       return addressing.gaussian_attention(
         center, nn.softplus(raw[..., 1]), mask
       )
-    logits = self._heads(hidden, self.slots, 'attention')
+    form = self.positions, self.slots
+    query = self._heads(hidden, positions.query_size(*form), 'attention')
+    if self.order == 'age':
+      logits = positions.by_age(*form, query)
+    else:
+      logits = positions.by_arrival(*form, query, stored)
     if self.attention == 'softmax':
       return addressing.masked_softmax(logits, mask)
     return addressing.linear_attention(logits, mask)
@@ -131,7 +141,7 @@ class Introspective(nn.RNNCellBase):
     self, rng: Array, input_shape: tuple[int, ...]
   ) -> IntrospectiveState:
     """Makes an empty store for inputs of `input_shape`."""
-    contract.check_settings(self)
+    _check_settings(self)
     batch = input_shape[:-1]
     heads = (*batch, self.read_heads)
     return IntrospectiveState(
@@ -142,4 +152,19 @@ class Introspective(nn.RNNCellBase):
       calls=jnp.zeros(batch, jnp.int32),
       read_weights=contract.zeros(*heads, self.slots),
       gates=contract.zeros(*heads, self.latent_size),
+    )
+
+
+def _check_settings(core: Introspective) -> None:
+  """Checks a core's settings, as its `initialize_carry` does.
+
+  Raises:
+    ValueError: a setting is wrong; tells what is allowed.
+  """
+  contract.check_settings(core)
+  if core.positions != 'table' and core.attention == 'gaussian':
+    raise ValueError(
+      f'positions is {core.positions!r}, a form of logits, and attention is '
+      f"'gaussian', which has none; set attention to linear or softmax, or "
+      f'leave positions out.'
     )

@@ -10,7 +10,7 @@ from typing import Literal, NamedTuple
 import jax
 import jax.numpy as jnp
 
-from gtmm_jax.memory import addressing, derivatives, gradients
+from gtmm_jax.memory import addressing
 
 Array = jax.Array
 Nearest = Literal['exact', 'approximate']
@@ -35,6 +35,31 @@ class Lookup(NamedTuple):
   following: Array
   successions: Array | None
   shares: Array
+
+
+def check_count(count: int, nearest: Nearest, slots: int) -> None:
+  """Checks how many slots each head reads by each addressing.
+
+  Args:
+    count: `top_k` of a core, at least 0; 0 reads all.
+    nearest: as `strongest` has it.
+    slots: N.
+
+  Raises:
+    ValueError: one of them makes no sense; tells what is allowed.
+  """
+  if count > slots:
+    raise ValueError(
+      f'top_k is {count}; it must be 0, for all slots, or at most their '
+      f'number, {slots}.'
+    )
+  if count == 1 < slots:
+    raise ValueError(
+      'top_k is 1; one slot always has weight one, so that keys, queries and '
+      'positions would get no gradient. Take 2 or more, or 0 for all slots.'
+    )
+  if nearest != 'exact' and not count:
+    raise ValueError(f'nearest is {nearest!r}, which needs top_k.')
 
 
 def read_all(
@@ -166,21 +191,6 @@ def rows(memory: Array, index: Array) -> Array:
   flat = index.reshape(*batch, math.prod(shape))
   gathered = jnp.take_along_axis(memory, flat[..., None], axis=-2)
   return gathered.reshape(*index.shape, memory.shape[-1])
-
-
-def by_slot(by_age: Array, stored: Array) -> Array:
-  """Reorders values by age into values by slot; [..., R, N] both.
-
-  Slot n holds the latent that is (stored - 1 - n) mod N steps old.
-  """
-  slots, stored = by_age.shape[-1], stored[..., None]
-  age = (stored - 1 - addressing.counting(slots, stored)) % slots
-  return _take_by_age(by_age, age[..., None, :])
-
-
-@derivatives.with_backward(gradients.take_by_age)
-def _take_by_age(by_age: Array, age: Array) -> Array:
-  return jnp.take_along_axis(by_age, age, axis=-1)
 
 
 def _scatter(weights: Array, index: Array, slots: int) -> Array:

@@ -10,7 +10,7 @@ import pytest
 
 import plain_loops
 import slow_cases
-from gtmm_jax.memory import contract, mixed_reads
+from gtmm_jax.memory import contract, mixed_reads, positions
 from gtmm_jax.memory.associative import PARTS, Associative
 from plain_loops import affine, sigmoid, softplus
 
@@ -94,9 +94,9 @@ def softmax(x):
 def slow_asked(parameters, x, h, core):
   """Computes all that is linear in h_t or s_t, by name."""
   has_content = 'content' not in core.without
-  positions = [n for n in ('age', 'arrival') if n not in core.without]
+  kinds = [n for n in ('age', 'arrival') if n not in core.without]
   of_h = {'gates': (HEADS, LATENT), 'shares': (HEADS, 3)}
-  of_s = {'hidden': (HIDDEN,)} if positions else {}
+  of_s = {'hidden': (HIDDEN,)} if kinds else {}
   seen = np.concatenate([x, h])
   asked = {}
   if has_content:
@@ -108,14 +108,15 @@ def slow_asked(parameters, x, h, core):
     asked['key'] = known @ parameters['key']['kernel']
   for layer, given, parts in (('linear', h, of_h), ('situation', seen, of_s)):
     asked |= plain_loops.cut(parts, affine(parameters[layer], given))
-  if positions:
+  if kinds:
     hidden = np.maximum(asked['hidden'], 0)
-    parts = dict.fromkeys(positions, (HEADS, SLOTS))
+    size = positions.query_size(core.positions, SLOTS)
+    parts = dict.fromkeys(kinds, (HEADS, size))
     asked |= plain_loops.cut(parts, affine(parameters['attention'], hidden))
   return asked
 
 
-def slow_positions(asked, held, count):
+def slow_positions(asked, held, core):
   """Computes weights {slot: w} of each positional addressing and head.
 
   `held` is (number, slot, age) of each latent that is still there.
@@ -123,11 +124,16 @@ def slow_positions(asked, held, count):
   found = [[] for _ in range(HEADS)]
   for name in ('age', 'arrival'):
     for head in range(HEADS if name in asked else 0):
-      size = {
-        slot: softplus(asked[name][head, age if name == 'age' else slot])
-        for _, slot, age in held
-      }
-      found[head].append(strongest(size, count))
+      query = asked[name][head]
+      size = {}
+      for number, slot, age in held:
+        if core.positions == 'table':
+          logit = query[age if name == 'age' else slot]
+        else:
+          position = age if name == 'age' else number
+          logit = plain_loops.wave_logit(query, position)
+        size[slot] = softplus(logit)
+      found[head].append(strongest(size, core.top_k))
   return found
 
 
@@ -157,7 +163,7 @@ def slow_associative(variables, inputs, core):
       parameters['controller'], x, np.zeros(0), cell, h
     )
     asked = slow_asked(parameters, x, h, core)
-    weights_of = slow_positions(asked, held, core.top_k)
+    weights_of = slow_positions(asked, held, core)
     if 'content' not in core.without:
       key, queries = asked['key'], asked['queries']
       if 'shared_keys' not in core.without:
@@ -204,6 +210,9 @@ def slow_associative(variables, inputs, core):
     {'top_k': 2, 'without': ('arrival',)},
     {'top_k': 3, 'stores_first_input': True},
     {'stores_first_input': True},
+    {'positions': 'fourier'},
+    {'positions': 'fourier', 'top_k': 2, 'without': ('age',)},
+    {'positions': 'fourier', 'without': ('arrival', 'content')},
   ],
 )
 def test_equals_a_plain_loop(inputs, settings):
@@ -304,7 +313,7 @@ def test_by_slot_turns_ages_and_back():
   x = random.normal(size=(6, 2, 4)).astype(np.float32)
   weights = random.normal(size=x.shape).astype(np.float32)
   stored = np.array([0, 1, 3, 4, 5, 11])
-  by_slot = jax.jit(mixed_reads.by_slot)
+  by_slot = jax.jit(positions.by_slot)
   found = np.asarray(by_slot(x, stored))
   gradient = np.asarray(
     jax.grad(lambda x: (weights * by_slot(x, stored)).sum())(x)

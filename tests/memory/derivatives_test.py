@@ -12,7 +12,7 @@ from gtmm_jax.memory import (
   addressing,
   allocation,
   derivatives,
-  mixed_reads,
+  positions,
   scan,
 )
 from gtmm_jax.model import distributions
@@ -28,7 +28,7 @@ EQUATIONS = {
     [(B, R, W), (B, N, W), (B, R)],
   ),
   'by_slot': (
-    lambda x: mixed_reads.by_slot(x, jnp.array([2, 7])),
+    lambda x: positions.by_slot(x, jnp.array([2, 7])),
     [(B, R, N)],
   ),
   'free_slots': (allocation.free_slots, [(B, N), (B, R), (B, R, N)]),

@@ -7,7 +7,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from gtmm_jax.memory import contract
+import plain_loops
+from gtmm_jax.memory import contract, positions
 from gtmm_jax.memory.introspective import Introspective
 
 # More steps than slots, so that the oldest latents go.
@@ -31,10 +32,14 @@ def make(**settings) -> Introspective:
   )
 
 
-def random_parameters(attention: str = 'linear', scale: float = 1.0) -> dict:
+def random_parameters(
+  attention: str = 'linear', scale: float = 1.0, form: str = 'table'
+) -> dict:
   """Draws float64 parameters of every layer by name, as large as `scale`."""
   generator = np.random.default_rng(0)
-  per_head = 2 if attention == 'gaussian' else SLOTS
+  per_head = positions.query_size(form, SLOTS)
+  if attention == 'gaussian':
+    per_head = 2
 
   def layer(rows, columns):
     return {
@@ -109,20 +114,22 @@ def slow_weights(attention: str, raw: np.ndarray, slots: list[int]):
   return weights / weights.sum() if slots else weights
 
 
-def slow_introspective(variables, inputs, attention, order, stores_first):
+def slow_introspective(variables, inputs, core):
   """Yields each step's {slot: latent}, weights, gates [R, Z] and context."""
   parameters = variables['params']
   cell, h = np.zeros(CONTROLLER), np.zeros(CONTROLLER)
   arrived = []
   for t, x in enumerate(inputs):
-    if t > 0 or stores_first:
+    if t > 0 or core.stores_first_input:
       arrived.append(x[:LATENT])
     # The youngest N of all that ever arrived, each with its number.
     kept = list(enumerate(arrived))[-SLOTS:]
-    if order == 'age':
+    if core.order == 'age':
       store = {len(arrived) - 1 - number: z for number, z in kept}
+      position = {slot: slot for slot in store}
     else:
       store = {number % SLOTS: z for number, z in kept}
+      position = {number % SLOTS: number for number, _ in kept}
     i, f, g, o = np.split(
       affine(parameters, 'controller', np.concatenate([x, h])), 4
     )
@@ -130,7 +137,12 @@ def slow_introspective(variables, inputs, attention, order, stores_first):
     h = sigmoid(o) * np.tanh(cell)
     hidden = np.maximum(affine(parameters, 'attention_hidden', h), 0)
     raw = affine(parameters, 'attention', hidden).reshape(HEADS, -1)
-    weights = [slow_weights(attention, r, sorted(store)) for r in raw]
+    if core.positions == 'fourier':
+      raw = [
+        {n: plain_loops.wave_logit(r, p) for n, p in position.items()}
+        for r in raw
+      ]
+    weights = [slow_weights(core.attention, r, sorted(store)) for r in raw]
     gates = sigmoid(affine(parameters, 'gates', h)).reshape(HEADS, LATENT)
     context = []
     for w, gate in zip(weights, gates, strict=True):
@@ -140,16 +152,23 @@ def slow_introspective(variables, inputs, attention, order, stores_first):
 
 
 @pytest.mark.parametrize(
-  ('attention', 'order', 'stores_first'),
+  ('attention', 'order', 'stores_first', 'form'),
   [
-    *itertools.product(ATTENTIONS, ORDERS, [False]),
-    ('linear', 'age', True),
-    ('gaussian', 'arrival', True),
+    *itertools.product(ATTENTIONS, ORDERS, [False], ['table']),
+    ('linear', 'age', True, 'table'),
+    ('gaussian', 'arrival', True, 'table'),
+    *itertools.product(ATTENTIONS[:2], ORDERS, [False], ['fourier']),
+    ('linear', 'arrival', True, 'fourier'),
   ],
 )
-def test_equals_a_plain_loop(inputs, attention, order, stores_first):
-  core = make(attention=attention, order=order, stores_first_input=stores_first)
-  variables = random_parameters(attention)
+def test_equals_a_plain_loop(inputs, attention, order, stores_first, form):
+  core = make(
+    attention=attention,
+    order=order,
+    stores_first_input=stores_first,
+    positions=form,
+  )
+  variables = random_parameters(attention, form=form)
   with jax.enable_x64(True):
     states, contexts = jax.tree.map(
       np.asarray, scan(core, variables, inputs[:, :2])
@@ -157,9 +176,7 @@ def test_equals_a_plain_loop(inputs, attention, order, stores_first):
   assert contexts.dtype == np.float64
   close = {'rtol': 1e-9, 'atol': 1e-12}
   for b in range(2):
-    steps = slow_introspective(
-      variables, inputs[:, b], attention, order, stores_first
-    )
+    steps = slow_introspective(variables, inputs[:, b], core)
     for t, (store, weights, gates, context) in enumerate(steps):
       assert len(store) == min(t + stores_first, SLOTS)
       for n, latent in store.items():

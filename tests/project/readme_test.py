@@ -194,7 +194,7 @@ def test_functions_can_be_copied_where_there_is_jax_alone(tmp_path):
     (package / name).write_text(text.replace('gtmm_jax.memory', 'theirs'))
   program = (
     "import sys; sys.modules['flax'] = sys.modules['gtmm_jax'] = None; "
-    'import theirs.addressing, theirs.allocation'
+    'import theirs.addressing, theirs.allocation, theirs.positions'
   )
   _run(program, tmp_path)
 

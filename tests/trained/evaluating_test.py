@@ -235,6 +235,8 @@ def _trained(tmp_path, **changes):
     ({'model': 'lru'}, 50),
     ({'model': 'dnc', 'set': ('slots=3',)}, 6),
     ({'model': 'associative', 'without': ('age', 'arrival')}, 10),
+    ({'model': 'associative', 'set': ('positions=fourier',)}, 10),
+    ({'model': 'introspective', 'set': ('positions=fourier',)}, 10),
   ],
 )
 def test_a_memory_grows_with_the_frames(tmp_path, changes, slots):
