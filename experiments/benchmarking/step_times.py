@@ -48,8 +48,9 @@ def measure(run: Run, seconds: float) -> dict[str, Any]:
   began = time.perf_counter()
   state = jax.block_until_ready(programs.start(images))
   initialise_seconds = time.perf_counter() - began
+  advance = programs.advance[-1]
   steps = timing.steps(
-    lambda state, count: programs.advance(state, images, count), state, seconds
+    lambda state, count: advance(state, images, count), state, seconds
   )
   drawing = _time_drawing(run, programs.keys, images, seconds / _DRAWING)
   frames = settings.replicas * settings.batch_size * run.task.length

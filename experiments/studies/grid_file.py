@@ -226,7 +226,8 @@ def _name(varied: dict[str, Any]) -> str:
     elif flag in ('task', 'model'):
       parts.append(str(value))
     else:
-      parts.append(f'{flag}={value}')
+      # Folders of some systems may have no colon.
+      parts.append(f'{flag}={value}'.replace(':', '='))
   return '-'.join(parts)
 
 

@@ -63,7 +63,8 @@ def add(
 
   Args:
     totals: sums over the batches before.
-    terms: of the batch, [T, B].
+    terms: of the batch, [T, B]; there may be fewer frames than the totals have,
+      and those that are missing do not count.
     predictable: whether memory could predict the frame, bool [T, B].
     mask: whether the frame counts, bool [T, B]; frames that do not, come after
       those that do, or a whole sequence does not count. None if all count.
@@ -73,6 +74,12 @@ def add(
   """
   if mask is None:
     mask = jnp.ones(predictable.shape, bool)
+  missing = totals.kl.shape[0] - mask.shape[0]
+  if missing:
+    terms, predictable, mask = jax.tree.map(
+      lambda leaf: jnp.pad(leaf, ((0, missing), (0, 0))),
+      (terms, predictable, mask),
+    )
   terms = Terms(*(jnp.where(mask, each, 0.0) for each in terms))
   is_counted = mask.astype(terms.kl.dtype)
   is_predictable = (predictable & mask).astype(terms.kl.dtype)

@@ -14,6 +14,7 @@ from gtmm_jax.recipe import Recipe
 from gtmm_jax.runs import (
   config,
   contracts,
+  curriculum,
   event_files,
   horizon,
   own_frames,
@@ -69,12 +70,14 @@ def prepare(
     settings, preset, workdir and workdirs.horizon(workdir)
   )
   task = resolve.make_task(settings, header, kinds)
+  stages = curriculum.make_stages(settings, task, kinds)
   if header:
     # Reads a large file only if everything else is right.
     _make_model(settings, task, header.shape, kinds)
   loaded, more_images = (load or load_images)(settings, kinds)
   if settings.task not in BUILT_IN.tasks:
-    contracts.require_episode(settings.task, task, loaded.training)
+    for each in (task, *(stage.task for stage in stages)):
+      contracts.require_episode(settings.task, each, loaded.training)
   model = _make_model(settings, task, loaded.training.shape, kinds)
   layout = replicas.plan(settings.replicas, preset.networks != 'dense')
   room.require_for_run(settings, task.length, model, loaded, layout)
@@ -88,6 +91,7 @@ def prepare(
     problem=Problem(
       model, task.sample, settings.batch_size, settings.recompute
     ),
+    stages=stages,
     recipe=Recipe(
       settings.learning_rate,
       settings.schedule,

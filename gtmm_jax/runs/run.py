@@ -12,6 +12,7 @@ from gtmm_jax import presets, replicas
 from gtmm_jax.problem import Problem
 from gtmm_jax.process import jax_settings
 from gtmm_jax.recipe import Recipe
+from gtmm_jax.runs.curriculum import Stage
 from gtmm_jax.runs.settings import Settings
 from gtmm_jax.tasks.sources.dataset import Dataset
 
@@ -27,7 +28,8 @@ class Run:
     images: images or episodes for training, validation and test.
     more_images: a sentence on the limits of bundled data, if any.
     preset: sizes of the networks.
-    problem: the problem that each replica trains on.
+    problem: the problem that each replica trains and is evaluated on.
+    stages: of the curriculum, whose shorter episodes come first; often none.
     recipe: of the updates.
     layout: of replicas on devices.
     config: content of `config.json`.
@@ -41,6 +43,7 @@ class Run:
   more_images: str
   preset: presets.Preset
   problem: Problem
+  stages: tuple[Stage, ...]
   recipe: Recipe
   layout: replicas.Layout
   config: dict[str, Any]

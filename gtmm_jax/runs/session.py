@@ -107,6 +107,8 @@ def announce(run: Run, console: Console) -> None:
     f'{settings.steps:,} steps, '
     f'{settings.replicas} replicas, store {settings.store}'
   )
+  for stage in run.stages:
+    console.print(f'until    step {stage.until:,}: {stage.words}')
   console.print(f'preset   {settings.preset} ({run.why})')
   console.print(
     f'device   {device["count"]} x {device["kind"]} ({device["platform"]}), '

@@ -179,6 +179,15 @@ class Settings:
     "--steps of the workdir's first call.",
     least=1,
   )
+  curriculum: str = _setting(
+    'Shorter episodes that training begins with, as SIZE:STEP,..., both '
+    'rising: 10:1000,15:2000 trains with --pre_recall=10 (on navigation and '
+    'rotation --length=10) until step 1,000, with 15 until step 2,000, and '
+    "then with the run's own. --recall is at most --pre_recall. The memory has "
+    'all its slots from the first step, and each evaluation has the length of '
+    'the run.',
+    'none',
+  )
   average: float | None = _setting(
     'Decay in a step of the exponential moving average of the parameters and '
     'running statistics, which is what is evaluated; from 0 (no average) to '

@@ -10,10 +10,12 @@ import jax
 from rich.console import Console
 
 from gtmm_jax import replicas, train
+from gtmm_jax.problem import Problem
 from gtmm_jax.process import signals
-from gtmm_jax.runs import own_frames, progress
+from gtmm_jax.runs import curriculum, own_frames, progress
 from gtmm_jax.runs.reports import Reports, step_of
 from gtmm_jax.runs.run import Run, replica_keys
+from gtmm_jax.runs.settings import describe
 
 # Printed if a signal ends the program before its first step.
 NOTHING_NEW = 'nothing new was trained yet; the same command continues'
@@ -32,8 +34,9 @@ class Programs(NamedTuple):
     keys: of the replicas, on the devices.
     initialise: (key, images) -> first state of one replica, not compiled.
     start: images on the devices -> first state of all replicas.
-    advance: (state, images on the devices, count) -> the state after `count`
-      steps; it reuses the memory of the state before.
+    advance: by the stages of the curriculum, the run's own length last, (state,
+      images on the devices, count) -> the state after `count` steps; it reuses
+      the memory of the state before.
     reset: state -> the state with all sums of metrics at zero; it reuses the
       memory, too.
   """
@@ -41,7 +44,7 @@ class Programs(NamedTuple):
   keys: jax.Array
   initialise: Callable[[jax.Array, Any], train.TrainState]
   start: Callable[[Any], train.TrainState]
-  advance: Callable[[train.TrainState, Any, int], train.TrainState]
+  advance: tuple[Callable[[train.TrainState, Any, int], train.TrainState], ...]
   reset: Callable[[train.TrainState], train.TrainState]
 
 
@@ -51,14 +54,17 @@ def make_programs(run: Run) -> Programs:
   keys = replicas.scatter(layout, replica_keys(run.settings))
   initialise = functools.partial(train.init_state, problem, recipe)
   start = replicas.lift(layout, initialise, (0, None))
-  advance = replicas.repeat(
-    layout, functools.partial(train.train_step, problem, recipe)
-  )
+
+  def steps(problem: Problem) -> Callable[..., train.TrainState]:
+    step = functools.partial(train.train_step, problem, recipe)
+    advance = replicas.repeat(layout, step)
+    return lambda state, images, count: advance(state, keys, images, count)
+
   return Programs(
     keys,
     initialise,
     start=lambda images: start(keys, images),
-    advance=lambda state, images, count: advance(state, keys, images, count),
+    advance=tuple(map(steps, curriculum.problems(run.stages, problem))),
     reset=replicas.lift(layout, train.reset_totals, (0,), donate=True),
   )
 
@@ -97,8 +103,9 @@ def train_on(
     # Windows change at reports, where an interrupted run resumes. They are read
     # and moved before the time is measured.
     window = images.at(step // settings.report_every)
+    program = programs.advance[curriculum.number_at(run.stages, step)]
     began = time.perf_counter()
-    state = jax.block_until_ready(programs.advance(state, window, count))
+    state = jax.block_until_ready(program(state, window, count))
     return state, time.perf_counter() - began
 
   # The first step runs alone, because it waits for the compiler.
@@ -110,7 +117,7 @@ def train_on(
   with progress.Training(console, step, settings.steps) as shown:
     while True:
       is_last = step == settings.steps or not _is_one_left(state)
-      if is_last or step % settings.report_every == 0:
+      if is_last or step == _next_report(run, step - 1):
         if reports.is_slow(step):
           shown.say('compiling the evaluation')
         headlines = reports.add(step, state, images)
@@ -120,15 +127,39 @@ def train_on(
       if is_last:
         break
       _stop_where_asked(state, reports, run.workdir)
-      until_report = settings.report_every - step % settings.report_every
-      count = min(portion, until_report, settings.steps - step)
+      words = _new_length(run, step)
+      if words:
+        # Its first step waits for the compiler, too.
+        shown.say(f'compiling for {words}')
+        portion = 1
+      count = min(portion, _next_report(run, step) - step)
       state, seconds = advance(state, step, count)
       step += count
-      reports.timed(count, seconds)
-      portion = max(1, int(_PORTION * count / seconds))
+      if not words:
+        reports.timed(count, seconds)
+        portion = max(1, int(_PORTION * count / seconds))
       shown.advance(step)
   _require_one_left(state, run.workdir)
   return state
+
+
+def _next_report(run: Run, step: int) -> int:
+  """Returns the first step after `step` with a report.
+
+  A report comes after every `report_every` steps, at the end of a stage of the
+  curriculum, and at the end.
+  """
+  every, last = run.settings.report_every, run.settings.steps
+  regular = step - step % every + every
+  return min(regular, curriculum.next_end(run.stages, step, last))
+
+
+def _new_length(run: Run, step: int) -> str:
+  """Describes the length that begins after `step`; '' if none does."""
+  if step not in [stage.until for stage in run.stages]:
+    return ''
+  later = [stage.words for stage in run.stages if stage.until > step]
+  return [*later, describe(run.settings)][0]
 
 
 def _stop_where_asked(

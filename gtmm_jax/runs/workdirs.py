@@ -23,6 +23,7 @@ BEFORE = {
   'warmup_steps': 0,
   'decay_steps': None,
   'average': 0.0,
+  'curriculum': 'none',
 }
 # Remedy for the data of workdirs of earlier versions.
 _WITHOUT_VALIDATION = (

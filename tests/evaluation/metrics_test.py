@@ -136,6 +136,22 @@ def test_a_kind_of_frame_that_a_task_lacks_has_no_mean(
   assert np.isfinite(means['negative_bound']).all()
 
 
+@pytest.mark.parametrize('has_mask', [True, False])
+def test_short_episodes_count_as_if_they_ended_in_padding(has_mask):
+  log_likelihood, kl, predictable = (x[0] for x in _batches(4))
+  short = 4
+  one = other = metrics.zeros(_LENGTH)
+  for number in range(_BATCHES):
+    terms = Terms(log_likelihood[number], kl[number])
+    is_frame = np.repeat(np.arange(_LENGTH)[:, None] < short, _BATCH, 1)
+    other = metrics.add(other, terms, predictable[number], is_frame)
+    terms = Terms(*(each[:short] for each in terms))
+    mask = np.ones((short, _BATCH), bool) if has_mask else None
+    one = metrics.add(one, terms, predictable[number, :short], mask)
+  jax.tree.map(np.testing.assert_array_equal, one, other)
+  assert not one.frames[short:].any() and one.frames[:short].all()
+
+
 @pytest.mark.filterwarnings('error')
 @pytest.mark.parametrize('totals_are_finite', [True, False])
 def test_metrics_of_a_failed_replica_are_no_number(totals_are_finite):

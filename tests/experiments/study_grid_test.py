@@ -73,6 +73,13 @@ def test_rows_are_named_without_the_seed(tmp_path):
   }
 
 
+def test_names_have_no_colon(tmp_path):
+  block = {'flags': {}, 'over': {'curriculum': ['none', '5:9,7:20']}}
+  cells = grid_file.read(_grid(tmp_path, {'cells': [block]}))
+  assert list(cells) == ['curriculum=none', 'curriculum=5=9,7=20']
+  assert cells['curriculum=5=9,7=20'].flags == {'curriculum': '5:9,7:20'}
+
+
 def test_what_over_sets_comes_on_top_of_what_flags_set(tmp_path):
   block = {
     'flags': {'model': 'dnc', 'set': ['read_heads=2', 'reads=before']},
