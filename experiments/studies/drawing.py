@@ -87,7 +87,22 @@ def _save_results(
   task: str,
   stem: pathlib.Path,
 ) -> list[pathlib.Path]:
-  """Draws the curves of a task."""
+  """Draws and writes the curves of a task."""
+  return figures.save(results_figure(rows, workdirs, task), stem)
+
+
+def results_figure(
+  rows: Sequence[Row],
+  workdirs: Mapping[str, Sequence[pathlib.Path]],
+  task: str,
+) -> figures.Figure:
+  """Draws the paper's three panels of a task, with a curve for each row.
+
+  Args:
+    rows: of the task.
+    workdirs: of the runs of each row, by its name.
+    task: its name.
+  """
   runs = [
     figures.Run(
       row.label,
@@ -99,7 +114,7 @@ def _save_results(
     )
     for row in rows
   ]
-  return figures.save(figures.results_figure(runs, _in_print(task)), stem)
+  return figures.results_figure(runs, _in_print(task))
 
 
 def metrics(workdirs: Sequence[pathlib.Path]) -> list[dict[str, Any]]:

@@ -23,7 +23,7 @@ from studies.sources import in_words
 
 # Columns on a terminal.
 _SHOWN = ('kl_new', 'kl_predictable', 'ratio')
-_NOTE = f"""\
+NOTE = f"""\
 KL in nats a frame, negative bound in nats a sequence, retrieval as a share of
 predictable frames: mean [95% t interval] over n replicas, those of all seeds.
 The KL of a perfect read is what a reader of the right slot would pay. *Learned*
@@ -63,11 +63,28 @@ def document(rows: Mapping[str, Row], purpose: Purpose) -> str:
   by_task: dict[str, list[Row]] = {}
   for row in every:
     by_task.setdefault(row.task, []).append(row)
-  parts = [_NOTE, in_words([row for row in every if not row.is_part])]
+  parts = [NOTE, in_words([row for row in every if not row.is_part])]
   for task, own in by_task.items():
     parts += _of_task(task, own)
+  return '\n\n'.join(parts + answers(every, purpose)) + '\n'
+
+
+def answers(rows: Sequence[Row], purpose: Purpose) -> list[str]:
+  """Returns the parts of the document that compare rows over all tasks.
+
+  Args:
+    rows: of all tasks.
+    purpose: that the grid names.
+
+  Returns:
+    Headings, paragraphs and tables; none where there is nothing to compare.
+  """
+  by_task: dict[str, list[Row]] = {}
+  for row in rows:
+    by_task.setdefault(row.task, []).append(row)
+  parts = []
   # Where the parts of a mixture are compared, the whole counts no second time.
-  compared = [row for row in every if not row.has_parts]
+  compared = [row for row in rows if not row.has_parts]
   tasks = {row.task for row in compared}
   regret = regrets.table(
     {task: by_task[task] for task in by_task if task in tasks}
@@ -77,8 +94,8 @@ def document(rows: Mapping[str, Row], purpose: Purpose) -> str:
   if purpose.comparison:
     parts += _of_comparison(compared, purpose.comparison)
   if purpose.choice:
-    parts += choice_module.section(every, purpose.choice)
-  return '\n\n'.join(parts) + '\n'
+    parts += choice_module.section(rows, purpose.choice)
+  return parts
 
 
 def matrix(rows: Mapping[str, Row], metric: str) -> str:
@@ -107,12 +124,17 @@ def matrix(rows: Mapping[str, Row], metric: str) -> str:
   return markdown.table(lines[0], lines[1:])
 
 
-def _of_task(task: str, rows: Sequence[Row]) -> list[str]:
-  """Returns the heading, the table and the notes of a task."""
-  steps = list(dict.fromkeys(f'{row.steps:,}' for row in rows))
-  columns: dict[str, Callable[[Row], str]] = {
-    '': lambda row: f'`{row.label}`',
-    **({} if len(steps) == 1 else {'steps': lambda row: f'{row.steps:,}'}),
+def columns(rows: Sequence[Row]) -> dict[str, Callable[[Row], str]]:
+  """Returns the columns of a table of rows, without that of their names.
+
+  Args:
+    rows: of the table; columns that none of them has are left out.
+
+  Returns:
+    By heading, the function of a row that returns the text in its cell.
+  """
+  shown: dict[str, Callable[[Row], str]] = {
+    'steps': lambda row: f'{row.steps:,}',
     'n': _count,
     **{
       heading: lambda row, metric=metric: _metric(row, metric)
@@ -122,8 +144,17 @@ def _of_task(task: str, rows: Sequence[Row]) -> list[str]:
     'learned': _learned,
     'from step': _from_step,
   }
+  if len({row.steps for row in rows}) == 1:
+    del shown['steps']
   if all(row.read_from is None for row in rows):
-    del columns['from step']
+    del shown['from step']
+  return shown
+
+
+def _of_task(task: str, rows: Sequence[Row]) -> list[str]:
+  """Returns the heading, the table and the notes of a task."""
+  steps = list(dict.fromkeys(f'{row.steps:,}' for row in rows))
+  shown = {'': lambda row: f'`{row.label}`', **columns(rows)}
   splits = [f'{row.episodes:,} {row.split or "held-out"}' for row in rows]
   on = f'On {" or ".join(dict.fromkeys(splits))} episodes'
   if any(row.is_part for row in rows):
@@ -133,7 +164,7 @@ def _of_task(task: str, rows: Sequence[Row]) -> list[str]:
     f'## {task}',
     f'{on}{after}.{_chance(rows)}',
     markdown.table(
-      [*columns], [[tell(row) for tell in columns.values()] for row in rows]
+      [*shown], [[tell(row) for tell in shown.values()] for row in rows]
     ),
   ]
   failed = [
