@@ -22,6 +22,7 @@ PROGRAMS = {
   'evaluate': ['--workdir=made'],
   'show_task': ['--output=made'],
   'show_table': [],
+  'report': [],
   'generate': ['--workdir=made'],
   'study': [f'--grid={EXPERIMENTS}/grids/tasks.json', '--folder=made'],
   'copy_task': ['--workdir=made'],
@@ -85,9 +86,15 @@ def _refused(program, tmp_path, **variables):
   return result.stderr
 
 
-# One uses the CPU alone, whatever is asked for, two no device at all, and one
+# One uses the CPU alone, whatever is asked for, three no device at all, and one
 # needs a trained run.
-_WITHOUT_DEVICE = {'pack_frames', 'record_rotation', 'show_table', 'evaluate'}
+_WITHOUT_DEVICE = {
+  'pack_frames',
+  'record_rotation',
+  'report',
+  'show_table',
+  'evaluate',
+}
 
 
 @pytest.mark.slow

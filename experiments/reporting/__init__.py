@@ -1,0 +1,1 @@
+"""Writes runs and studies as one page: the parts of report.py."""
