@@ -27,6 +27,8 @@ from gtmm_jax.memory.introspective import Introspective
 from gtmm_jax.memory.lru import LRU
 from gtmm_jax.memory.lstm import LSTM
 from gtmm_jax.memory.ntm import NTM
+from gtmm_jax.memory.ssm import SSM
+from gtmm_jax.memory.transformer import Transformer
 from gtmm_jax.process import provenance
 
 FRAMES = 25
@@ -140,8 +142,8 @@ def measure(
 ) -> Iterator[list[dict[str, Any]]]:
   """Times every core at every size.
 
-  All passes of a size take turns. The LSTM, which has no memory, is timed at
-  the first size.
+  All passes of a size take turns. The LSTM and the state-space model, which
+  have no memory, are timed at the first size.
 
   Args:
     all_sizes: in the order in which they are measured.
@@ -155,7 +157,7 @@ def measure(
   for number, sizes in enumerate(all_sizes):
     cores = _cores(sizes)
     if number:
-      del cores['lstm']
+      del cores['lstm'], cores['ssm']
     mode = contextlib.nullcontext if is_plain else derivatives.written_out
     with mode():
       passes = [_jax_pass(*core, sizes) for core in cores.items()]
@@ -214,6 +216,8 @@ def _cores(sizes: Sizes) -> dict[str, nn.Module]:
     'ntm': NTM(**shared),
     'lru': LRU(**shared),
     'dnc': DNC(**shared),
+    'transformer': Transformer(CONTROLLER_SIZE, sizes.slots),
+    'ssm': SSM(CONTROLLER_SIZE),
   }
 
 

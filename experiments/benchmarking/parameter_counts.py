@@ -28,7 +28,7 @@ TABLE_1: Mapping[str, Mapping[str, int]] = MappingProxyType(
     },
   }
 )
-# Stands in for the associative memory, which the paper does not have.
+# Stands in for the models that the paper does not have.
 _STAND_IN = 'introspective'
 
 

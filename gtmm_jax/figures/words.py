@@ -9,6 +9,7 @@ _NAMES = {
   'lru': 'LRU',
   'dnc': 'DNC',
   'associative': 'associative memory',
+  'ssm': 'state-space model',
   'one_shot_recall': 'one-shot recall',
   'similarity_cued_recall': 'similarity-cued recall',
   # A core of the copy task.

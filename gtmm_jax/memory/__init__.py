@@ -6,5 +6,16 @@ from gtmm_jax.memory.introspective import Introspective
 from gtmm_jax.memory.lru import LRU
 from gtmm_jax.memory.lstm import LSTM
 from gtmm_jax.memory.ntm import NTM
+from gtmm_jax.memory.ssm import SSM
+from gtmm_jax.memory.transformer import Transformer
 
-__all__ = ['DNC', 'LRU', 'LSTM', 'NTM', 'Associative', 'Introspective']
+__all__ = [
+  'DNC',
+  'LRU',
+  'LSTM',
+  'NTM',
+  'SSM',
+  'Associative',
+  'Introspective',
+  'Transformer',
+]

@@ -17,6 +17,8 @@ from gtmm_jax.memory.introspective import Introspective
 from gtmm_jax.memory.lru import LRU
 from gtmm_jax.memory.lstm import LSTM
 from gtmm_jax.memory.ntm import NTM
+from gtmm_jax.memory.ssm import SSM
+from gtmm_jax.memory.transformer import Transformer
 from gtmm_jax.model import frame_networks, maps
 from gtmm_jax.model.temporal_vae import Store, TemporalVAE
 from gtmm_jax.presets import Preset
@@ -31,7 +33,7 @@ class Sizes(NamedTuple):
   Attributes:
     latent_size: features of a latent that the core gets, first of its inputs.
     read_heads: R.
-    controller_size: LSTM units of this model.
+    controller_size: LSTM units of this model, or features of its context.
     attention_size: hidden units of attention by position.
     word_size: W.
     key_size: K.
@@ -128,6 +130,30 @@ def of_words(
   return make
 
 
+def of_sequence(core: type[nn.Module]) -> Make:
+  """Returns the model of a core that keeps inputs, not latents.
+
+  Args:
+    core: its field `size` is the preset's `controller_size`.
+
+  Returns:
+    A model with one more option, `sees_frames`: whether the core is given the
+    features of x_{t-1} beside z_{t-1}, as the VRNN is.
+  """
+  make_core = of_class(core, size='controller_size')
+
+  def make(
+    sizes: Sizes, slots: int, *, sees_frames: bool = False, **options: Any
+  ) -> nn.Module:
+    del sees_frames  # It makes the core's inputs wider, and no other core.
+    return make_core(sizes, slots, **options)
+
+  sees_frames = inspect.signature(make).parameters['sees_frames']
+  others = inspect.signature(make_core).parameters.values()
+  make.__signature__ = inspect.Signature([sees_frames, *others])
+  return make
+
+
 _WORDS = {
   'word_size': 'word_size',
   'read_heads': 'read_heads',
@@ -159,6 +185,8 @@ MODELS: Mapping[str, Make] = MappingProxyType(
       key_size='key_size',
       initial_strength='key_strength',
     ),
+    'transformer': of_sequence(Transformer),
+    'ssm': of_sequence(SSM),
   }
 )
 
@@ -189,7 +217,7 @@ def temporal_vae(
   options: Mapping[str, Any] = MappingProxyType({}),
   models: Mapping[str, Make] = MODELS,
 ) -> TemporalVAE:
-  """Builds one of the paper's models, or the one with an associative memory.
+  """Builds one of the paper's models, or one of the others.
 
   Args:
     model: one of `models`.
@@ -248,7 +276,7 @@ def temporal_vae(
       decoder, 'bernoulli' if frame_shape[-1] == 1 else 'gaussian'
     ),
     latent_size=preset.latent_size,
-    core_sees_frames=model == 'vrnn',
+    core_sees_frames=options.get('sees_frames', model == 'vrnn'),
     store=store,
     summary_size=summary_size,
     condition_scale=condition_scale(preset, sizes.latent_size),

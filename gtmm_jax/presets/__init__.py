@@ -6,7 +6,13 @@ from types import MappingProxyType
 from typing import Any
 
 from gtmm_jax.presets.paper import PAPER, PAPER_COLOUR
-from gtmm_jax.presets.preset import BY_MODEL, MODELS, TASKS, Preset
+from gtmm_jax.presets.preset import (
+  BY_MODEL,
+  MODELS,
+  TASKS,
+  WITHOUT_MEMORY,
+  Preset,
+)
 from gtmm_jax.presets.small import SMALL, SMALL_COLOUR
 
 __all__ = (
@@ -19,6 +25,7 @@ __all__ = (
   'SMALL',
   'SMALL_COLOUR',
   'TASKS',
+  'WITHOUT_MEMORY',
   'Preset',
   'change',
   'choose',

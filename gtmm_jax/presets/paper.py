@@ -24,7 +24,7 @@ PAPER = Preset(
   prior_components=1,
   posterior='additive',
   read_heads=5,
-  controller_size=by_model(299, 422, 124, 127, 122, 179),
+  controller_size=by_model(299, 422, 124, 127, 122, 179, 193, 204),
   attention_size=128,
   word_size=48,
   key_size=64,
@@ -54,7 +54,7 @@ PAPER_COLOUR = dataclasses.replace(
   networks='colour',
   latent_size=256,
   prior_hidden=(128,),
-  controller_size=by_model(353, 111, 351, 362, 350, 425),
+  controller_size=by_model(353, 111, 351, 362, 350, 425, 291, 334),
   word_size=64,
   summary_size=48,
 )

@@ -5,7 +5,18 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any, Literal
 
-MODELS = ('vrnn', 'introspective', 'ntm', 'lru', 'dnc', 'associative')
+MODELS = (
+  'vrnn',
+  'introspective',
+  'ntm',
+  'lru',
+  'dnc',
+  'associative',
+  'transformer',
+  'ssm',
+)
+# Of these, the recurrent ones, whose state is no memory with slots.
+WITHOUT_MEMORY = ('vrnn', 'ssm')
 TASKS = (
   'perfect_recall',
   'parity_recall',
@@ -45,7 +56,7 @@ class Preset:
     posterior: 'additive' adds a linear map of the context to the encoder's
       output; 'residual' starts from the prior, with a gate.
     read_heads: R of the external memories.
-    controller_size: LSTM units of each model.
+    controller_size: LSTM units of each model, or features of its context.
     attention_size: hidden units of the introspection network's attention.
     word_size: W of NTM, LRU and DNC: a latent and its tag.
     key_size: K of the associative memory.

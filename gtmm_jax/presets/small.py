@@ -24,7 +24,7 @@ SMALL = Preset(
   prior_components=1,
   posterior='additive',
   read_heads=5,
-  controller_size=by_model(204, 205, 68, 72, 69, 128),
+  controller_size=by_model(204, 205, 68, 72, 69, 128, 105, 100),
   attention_size=128,
   word_size=64,
   key_size=64,
@@ -40,6 +40,8 @@ SMALL = Preset(
     lru='denoised',
     dnc='denoised',
     associative='denoised',
+    transformer='denoised',
+    ssm='sample',
   ),
   batch_size=10,
   learning_rate=2e-3,
@@ -71,7 +73,9 @@ SMALL_COLOUR = dataclasses.replace(
   patches=((4, 32), (2, 64)),
   latent_size=128,
   prior_hidden=(256,),
-  controller_size=by_model(230, 128, 143, 149, 143, 194),
+  controller_size=by_model(230, 128, 143, 149, 143, 194, 163, 171),
   summary_size=48,
-  store=frozen(**dict.fromkeys(MODELS, 'denoised') | {'vrnn': 'sample'}),
+  store=frozen(
+    **dict.fromkeys(MODELS, 'denoised') | {'vrnn': 'sample', 'ssm': 'sample'}
+  ),
 )

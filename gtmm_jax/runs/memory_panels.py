@@ -1,5 +1,6 @@
 """Panels of a memory over an episode: weights, usage, content, gates."""
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -10,6 +11,7 @@ from gtmm_jax.memory.dnc import DNCState
 from gtmm_jax.memory.introspective import IntrospectiveState
 from gtmm_jax.memory.lru import LRUState
 from gtmm_jax.memory.ntm import NTMState
+from gtmm_jax.memory.transformer import TransformerState
 
 # More write heads than this share one panel of their greatest weight.
 _SEPARATE_WRITES = 3
@@ -31,8 +33,10 @@ def panels(cores: Any) -> list[figures.Panel]:
   Returns:
     Read weights, on one scale; write weights and the usage of slots, if the
     core has them; the norm of each slot, the content after the last frame, and
-    the cosines of its slots; the gates.
+    the cosines of its slots; the gates. A transformer has read weights alone.
   """
+  if isinstance(cores, TransformerState):
+    return _weights('read', cores.read_weights, _heads_of_blocks(cores))
   shown = _weights('read', cores.read_weights)
   if hasattr(cores, 'write_weights'):
     weights, heads = cores.write_weights, cores.write_weights.shape[1]
@@ -74,7 +78,20 @@ def _alike(memory: Any) -> figures.Panel:
   )
 
 
-def _weights(kind: str, weights: Any) -> list[figures.Panel]:
+def _heads_of_blocks(cores: TransformerState) -> list[str]:
+  """Returns the names of a transformer's heads, the first block's first."""
+  blocks = cores.keys.shape[1]
+  heads = cores.read_weights.shape[1] // blocks
+  return [
+    f'{block + 1}.{head + 1}'
+    for block in range(blocks)
+    for head in range(heads)
+  ]
+
+
+def _weights(
+  kind: str, weights: Any, names: Sequence[str] | None = None
+) -> list[figures.Panel]:
   """Returns panels of weights [T, H, N], one for each group of similar heads.
 
   A head is left out if its weights differ from those of a stronger, shown head
@@ -82,7 +99,8 @@ def _weights(kind: str, weights: Any) -> list[figures.Panel]:
   slot.
   """
   weights = np.asarray(weights, np.float64)
-  heads = weights.shape[1]
+  if names is None:
+    names = [str(head + 1) for head in range(weights.shape[1])]
   end = float(np.nan_to_num(weights).max()) or 1.0
   like: dict[int, list[int]] = {}
   for head in np.argsort(-(weights**2).sum(axis=(0, 2)), kind='stable'):
@@ -101,7 +119,7 @@ def _weights(kind: str, weights: Any) -> list[figures.Panel]:
       like[leader].append(int(head))
   return [
     figures.Panel(
-      f'{kind} weights{_named(head, sorted(like[head]), heads)}',
+      f'{kind} weights{_named(head, sorted(like[head]), names)}',
       weights[:, head],
       'slot',
       'weight',
@@ -111,16 +129,16 @@ def _weights(kind: str, weights: Any) -> list[figures.Panel]:
   ]
 
 
-def _named(head: int, others: list[int], heads: int) -> str:
+def _named(head: int, others: list[int], names: Sequence[str]) -> str:
   """Returns the part of a title that names the head and similar heads."""
-  if heads == 1:
+  if len(names) == 1:
     return ''
-  if len(others) == heads - 1:
-    return f', head {head + 1} of {heads}, all {ALIKE}'
+  if len(others) == len(names) - 1:
+    return f', head {names[head]} of {len(names)}, all {ALIKE}'
   if others:
-    names = ', '.join(str(other + 1) for other in others)
-    return f', head {head + 1} ({names} {ALIKE})'
-  return f', head {head + 1}'
+    listed = ', '.join(names[other] for other in others)
+    return f', head {names[head]} ({listed} {ALIKE})'
+  return f', head {names[head]}'
 
 
 def _gates(cores: Any) -> list[figures.Panel]:

@@ -209,7 +209,7 @@ def figure_names(settings: Settings) -> tuple[str, ...]:
   """Returns the names of the figures that a run has."""
   has_map = settings.task == 'navigation'
   # Only built-in cores have panels of their memory.
-  has_memory = settings.model in presets.MODELS and settings.model != 'vrnn'
+  has_memory = settings.model in {*presets.MODELS} - {*presets.WITHOUT_MEMORY}
   return (
     'results',
     'episodes',

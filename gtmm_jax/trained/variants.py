@@ -18,8 +18,8 @@ from gtmm_jax.trained.trained import Trained
 Slots = Literal['grow', 'trained']
 SLOTS: tuple[Slots, ...] = get_args(Slots)
 
-# Cores that store latents alone, in a ring buffer.
-_STORES = ('introspective', 'associative')
+# Cores that store latents, or what they make of them, as they come.
+_STORES = ('introspective', 'associative', 'transformer')
 
 
 class Variant(NamedTuple):

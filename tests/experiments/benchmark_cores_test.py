@@ -55,6 +55,7 @@ def test_without_pytorch_the_cores_are_timed_and_the_extra_is_named(alone):
   assert 'no dnc here' in printed
   assert 'pip install "gtmm_jax[benchmark]"' in printed
   cores = ['lstm', 'introspective', 'associative', 'ntm', 'lru', 'dnc']
+  cores += ['transformer', 'ssm']
   assert [row['core'] for row in content['rows']] == cores
   for row in content['rows']:
     spread = row['milliseconds']
@@ -191,9 +192,10 @@ def test_sizes_are_measured_in_turn_and_the_lstm_once(
   assert {slots for _, slots in built} == {None, 4}
   (second,) = measured
   names = ['lstm', 'introspective', 'associative', 'ntm', 'lru', 'dnc']
-  names += ['pytorch dnc']
+  names += ['transformer', 'ssm', 'pytorch dnc']
   assert [row['core'] for row in first] == names
-  assert [row['core'] for row in second] == names[1:]
+  with_memory = [name for name in names if name not in ('lstm', 'ssm')]
+  assert [row['core'] for row in second] == with_memory
   for rows, size in zip((first, second), sizes, strict=True):
     for row in rows:
       assert [row[name] for name in size._fields] == list(size)

@@ -2,6 +2,7 @@
 
 from typing import get_args
 
+import jax
 import pytest
 
 from gtmm_jax import presets
@@ -60,6 +61,8 @@ def test_options_are_what_no_size_decides_and_reach_the_core():
     ('introspective', {'order': 'arrival'}),
     ('dnc', {'write_heads': 2, 'usage_gradient': False}),
     ('associative', {'top_k': 3, 'without': ('age', 'succession')}),
+    ('transformer', {'layers': 3, 'heads': 2, 'positions': 'both'}),
+    ('ssm', {'layers': 3, 'state_size': 7, 'least_radius': 0.5}),
   ):
     assert values.keys() <= options[name].keys()
     core = build.temporal_vae(
@@ -96,6 +99,24 @@ def test_what_is_stored_reaches_the_model(model, store):
   vae = build.temporal_vae(model, presets.SMALL, _SHAPE, 6, store=store)
   assert vae.store == store
   assert vae.core_sees_frames == (model == 'vrnn')
+
+
+@pytest.mark.parametrize('model', ['transformer', 'ssm'])
+def test_frames_are_an_input_where_the_option_says_so(model):
+  for sees_frames in (False, True):
+    vae = build.temporal_vae(
+      model, presets.SMALL, _SHAPE, 6, options={'sees_frames': sees_frames}
+    )
+    assert vae.core_sees_frames == sees_frames
+    widths = {
+      leaf.shape[0]
+      for leaf in jax.tree.leaves(
+        build.variable_shapes(vae, _SHAPE, 3)['params']['core']['embedding']
+      )
+      if len(leaf.shape) == 2
+    }
+    # Latents, conditions and, if they are seen, features of frames.
+    assert widths == {32 + 3 + (64 if sees_frames else 0)}
 
 
 def test_strengths_of_keys_reach_the_cores():

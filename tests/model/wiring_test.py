@@ -64,7 +64,7 @@ def test_the_weight_of_the_controller_is_an_option(model):
 @_CHANNELS
 @pytest.mark.parametrize('model', presets.MODELS)
 def test_conditions_are_as_strong_as_latents_or_as_they_are(model, channels):
-  summarises = channels == 3 and model not in ('vrnn', 'introspective')
+  summarises = channels == 3 and model in (*_CORES, 'associative')
   latent = presets.choose('small', channels).latent_size
   root = math.sqrt(48 if summarises else latent)
   assert _vae(model, 'small', channels).condition_scale == root

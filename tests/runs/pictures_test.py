@@ -18,6 +18,7 @@ from gtmm_jax.memory.dnc import DNC
 from gtmm_jax.memory.introspective import Introspective
 from gtmm_jax.memory.lru import LRU
 from gtmm_jax.memory.ntm import NTM
+from gtmm_jax.memory.transformer import Transformer
 from gtmm_jax.model import build, free_energy
 from gtmm_jax.problem import Problem
 from gtmm_jax.recipe import Recipe
@@ -71,6 +72,16 @@ def _panels(cores):
 
 def _same(panel, values):
   np.testing.assert_allclose(panel.values, values, rtol=1e-6)
+
+
+def test_panels_of_a_transformer_are_the_reads_of_each_blocks_heads():
+  core = Transformer(size=8, slots=_SLOTS, layers=2, heads=3, head_size=4)
+  cores = _carries(core)
+  panels = _panels(cores)
+  shown = [f'{block}.{head}' for block in (1, 2) for head in (1, 2, 3)]
+  assert list(panels) == [f'read weights, head {name}' for name in shown]
+  for index, panel in enumerate(panels.values()):
+    _same(panel, cores.read_weights[:, index])
 
 
 @pytest.mark.parametrize('name', _CORES)
@@ -410,7 +421,8 @@ def test_only_a_run_with_a_memory_has_a_figure_of_it(tmp_path, model):
   paths = workdirs.figure_paths(tmp_path, settings)
   names = {path.name for path in paths}
   assert {'results.png', 'episodes.pdf'} < names
-  assert ({'memory.png', 'memory.pdf'} <= names) == (model != 'vrnn')
+  has_memory = model not in ('vrnn', 'ssm')
+  assert ({'memory.png', 'memory.pdf'} <= names) == has_memory
   records.write_evaluation(
     tmp_path, {'step': 4, 'episodes': 2, 'split': 'validation'}
   )
