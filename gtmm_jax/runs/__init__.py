@@ -5,7 +5,7 @@ A program with your own models and tasks is a file that ends with:
   if __name__ == '__main__':
     runs.main(models={'mine': make}, tasks={'mine': Task})
 
-where `make` is a function of sizes (`gtmm_jax.model.build.Sizes`), slots and
+where `make` is a function of sizes (`gtmm_jax.model.cores.Sizes`), slots and
 keyword-only options that returns a core (`gtmm_jax.memory.contract`), and
 `Task` a frozen dataclass (`gtmm_jax.tasks.episode`).
 """

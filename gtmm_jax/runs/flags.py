@@ -17,7 +17,7 @@ from absl import flags
 
 from gtmm_jax import presets
 from gtmm_jax.memory import associative
-from gtmm_jax.model import build
+from gtmm_jax.model import cores
 from gtmm_jax.runs import kinds as kinds_module
 from gtmm_jax.runs import set_flag
 from gtmm_jax.runs.kinds import BUILT_IN, Kinds
@@ -165,15 +165,15 @@ def _read_options(
     value = values[name].value
     if get_origin(option.type) is tuple:
       value = () if value == 'none' else tuple(value.split(','))
-    is_of_model = model is not None and name in build.options(model)
+    is_of_model = model is not None and name in cores.options(model)
     if is_of_model or name in decided or value != option.default:
       options[name] = value
   return options
 
 
-def _option(name: str, kinds: Kinds) -> build.Option:
+def _option(name: str, kinds: Kinds) -> cores.Option:
   """Returns the option of a name, from any core that has it."""
-  options = map(build.options, kinds.models.values())
+  options = map(cores.options, kinds.models.values())
   return next(each[name] for each in options if name in each)
 
 
@@ -182,7 +182,7 @@ def _listed_options(kinds: Kinds) -> str:
   return '; '.join(
     f'{model} {", ".join(options)}'
     for model, make in kinds.models.items()
-    if (options := build.options(make))
+    if (options := cores.options(make))
   )
 
 

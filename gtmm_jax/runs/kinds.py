@@ -9,7 +9,7 @@ from types import MappingProxyType
 from typing import Any, Literal, NamedTuple, get_args, get_origin
 
 from gtmm_jax import presets, tasks
-from gtmm_jax.model import build
+from gtmm_jax.model import cores
 from gtmm_jax.records import documents
 from gtmm_jax.runs.settings import Settings, about
 from gtmm_jax.tasks import episode
@@ -30,19 +30,19 @@ class Kinds(NamedTuple):
   """The models and tasks of a program.
 
   Attributes:
-    models: functions that make a core, by name (see `build.Make`).
+    models: functions that make a core, by name (see `cores.Make`).
     tasks: classes, by name (see `gtmm_jax.tasks.episode`).
   """
 
-  models: Mapping[str, build.Make]
+  models: Mapping[str, cores.Make]
   tasks: Mapping[str, type]
 
 
-BUILT_IN = Kinds(build.MODELS, MappingProxyType(tasks.TASKS))
+BUILT_IN = Kinds(cores.MODELS, MappingProxyType(tasks.TASKS))
 
 
 def with_own(
-  models: Mapping[str, build.Make], tasks: Mapping[str, type]
+  models: Mapping[str, cores.Make], tasks: Mapping[str, type]
 ) -> Kinds:
   """Adds the user's models and tasks to the built-in ones.
 
@@ -75,7 +75,7 @@ def with_own(
   for name, make in models.items():
     _require_model(name, make)
     names = {*_SETTINGS, *all_sizes(kinds)}
-    _require_free(f'option of the model {name}', build.options(make), names)
+    _require_free(f'option of the model {name}', cores.options(make), names)
   return kinds
 
 
@@ -90,7 +90,7 @@ def _require_free(
       )
 
 
-def _require_model(name: str, make: build.Make) -> None:
+def _require_model(name: str, make: cores.Make) -> None:
   """Raises `ValueError` unless a model can be called with sizes and slots."""
   if not callable(make):
     raise ValueError(
@@ -105,7 +105,7 @@ def _require_model(name: str, make: build.Make) -> None:
       f'options come after *, with defaults.'
     ) from error
   try:
-    options = build.options(make)
+    options = cores.options(make)
   except Exception as error:
     raise ValueError(
       f'The types of the options of the model {name} cannot be read ({error}); '

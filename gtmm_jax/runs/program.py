@@ -9,7 +9,7 @@ from absl import app, flags
 
 from gtmm_jax import runs
 from gtmm_jax.checkpoints import CheckpointMismatch
-from gtmm_jax.model.build import Make
+from gtmm_jax.model.cores import Make
 from gtmm_jax.process import command, compilation_cache, signals
 from gtmm_jax.runs import cells, prepare, session, training
 from gtmm_jax.runs import flags as flags_module

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple, get_args, get_origin
 
 import gtmm_jax
 from gtmm_jax import records
-from gtmm_jax.model import build
+from gtmm_jax.model import cores
 from gtmm_jax.runs import kinds as kinds_module
 from gtmm_jax.runs import own_frames, resolve, set_flag, workdirs
 from gtmm_jax.runs.kinds import Kinds
@@ -89,7 +89,7 @@ def _require_known(
     *workdirs.ONCE_OF_ALL,
     *(field.name for field in dataclasses.fields(Settings)),
     *kinds_module.all_sizes(kinds),
-    *build.options(kinds.models[saved['model']]),
+    *cores.options(kinds.models[saved['model']]),
     *set_flag.sizes(),
   }
   for name, value in saved.items():
@@ -130,7 +130,7 @@ def _settings(
     },
   )
   options = resolve.first_options(settings, kinds)
-  types = build.options(kinds.models[settings.model])
+  types = cores.options(kinds.models[settings.model])
   options |= {
     name: _option(saved[name], types[name].type)
     for name in types

@@ -5,7 +5,7 @@ from collections.abc import Collection, Iterable
 from typing import Any
 
 from gtmm_jax import presets
-from gtmm_jax.model import build
+from gtmm_jax.model import build, cores
 from gtmm_jax.model.temporal_vae import TemporalVAE
 from gtmm_jax.runs import kinds as kinds_module
 from gtmm_jax.runs.kinds import BUILT_IN, Kinds
@@ -246,7 +246,7 @@ def first_options(settings: Settings, kinds: Kinds) -> dict[str, Any]:
 
   No preset changed an option when it was new.
   """
-  options = build.options(kinds.models[settings.model])
+  options = cores.options(kinds.models[settings.model])
   return {
     **{name: option.default for name, option in options.items()},
     **presets.OPTIONS.get((settings.model, settings.task), {}),
@@ -258,5 +258,5 @@ def models_with(option: str, kinds: Kinds) -> list[str]:
   return [
     model
     for model, make in kinds.models.items()
-    if option in build.options(make)
+    if option in cores.options(make)
   ]

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import Any, Literal, get_args, get_origin
 
 from gtmm_jax import presets
-from gtmm_jax.model import build
+from gtmm_jax.model import cores
 from gtmm_jax.runs import kinds as kinds_module
 from gtmm_jax.runs import resolve
 from gtmm_jax.runs.kinds import Kinds
@@ -60,7 +60,7 @@ def apply(settings: Settings, texts: Sequence[str], kinds: Kinds) -> Settings:
     raise ValueError(
       f'--model is {settings.model}; there are {", ".join(kinds.models)}.'
     )
-  options = build.options(kinds.models[settings.model])
+  options = cores.options(kinds.models[settings.model])
   type_of = {
     **sizes(),
     'slots': int,

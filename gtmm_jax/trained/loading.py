@@ -10,7 +10,7 @@ import jax
 import numpy as np
 
 from gtmm_jax import checkpoints
-from gtmm_jax.model import build
+from gtmm_jax.model import build, cores
 from gtmm_jax.model.free_energy import Variables
 from gtmm_jax.process import places
 from gtmm_jax.runs import kinds as kinds_module
@@ -23,7 +23,7 @@ def load(
   step: int | None = None,
   replica: int | None = None,
   averaged: bool = True,
-  models: Mapping[str, build.Make] | None = None,
+  models: Mapping[str, cores.Make] | None = None,
   tasks: Mapping[str, type] | None = None,
 ) -> Trained:
   """Loads a trained run, on a machine with any devices.

@@ -7,7 +7,7 @@ import pytest
 
 from gtmm_jax import presets
 from gtmm_jax.memory.lstm import LSTM
-from gtmm_jax.model import build
+from gtmm_jax.model import build, cores
 from gtmm_jax.model.temporal_vae import Store
 
 _SHAPE = (28, 28, 1)
@@ -51,7 +51,7 @@ def test_memories_have_as_many_slots_as_frames_the_lru_five_times():
 
 
 def test_options_are_what_no_size_decides_and_reach_the_core():
-  options = {name: build.options(make) for name, make in build.MODELS.items()}
+  options = {name: cores.options(make) for name, make in cores.MODELS.items()}
   assert not options['vrnn']
   assert options['introspective']['order'].default == 'age'
   assert presets.OPTIONS == {
@@ -75,7 +75,7 @@ def test_a_model_of_ones_own_gets_sizes_slots_and_options():
   def make(sizes, slots, *, more: int = 0):
     return LSTM(sizes.controller_size + slots + more)
 
-  assert build.options(make) == {'more': build.Option(int, 0)}
+  assert cores.options(make) == {'more': cores.Option(int, 0)}
   models = {'mine': make}
   sizes = presets.change(presets.SMALL, 'mine', {'controller_size': 7})
   for more, slots, size in ((0, None, 13), (5, 4, 16)):
