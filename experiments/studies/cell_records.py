@@ -7,13 +7,11 @@ import subprocess
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
-from gtmm_jax import records, runs
+from gtmm_jax import runs
 from gtmm_jax.process import children
 from gtmm_jax.runs import workdirs
 from studies import grid_file, outcomes, run_records, statistics
 
-# Bytes at the end of metrics.jsonl that hold a whole line or two.
-_TAIL = 2**20
 # Mistakes that are printed, at most.
 _MOST = 5
 
@@ -171,24 +169,6 @@ def read(cell: Cell) -> tuple[dict[str, Any] | None, str]:
   if ratio is not None:
     words = f'{ratio.mean:.3f}'
   return record, f'KL predictable / new {words}'
-
-
-def steps_done(cell: Cell) -> int:
-  """Returns the step of a cell's last report, 0 without any."""
-  try:
-    with (cell.workdir / 'metrics.jsonl').open('rb') as file:
-      size = file.seek(0, os.SEEK_END)
-      # Reads the whole file if its last line is longer than that.
-      for start in (max(0, size - _TAIL), 0):
-        file.seek(start)
-        # The last line may be torn, and the first begin in the middle.
-        for line in reversed(file.read().split(b'\n')):
-          record = records.documents.parse(line)
-          if isinstance(record, dict) and isinstance(record.get('step'), int):
-            return record['step']
-  except OSError:
-    pass
-  return 0
 
 
 def require_different(cells: Iterable[Cell]) -> None:

@@ -4,7 +4,8 @@ A grid is {"cells": [BLOCK, ...]}, where a BLOCK has "flags", given to each of
 its runs, and "over", lists of values of further flags; there is a cell for
 each combination of these. "set" may have a list of NAME=VALUE for its value;
 what "over" sets comes on top of what "flags" sets. A grid may also have a
-"comparison" and a "choice", which purpose.py reads.
+"comparison" and a "choice", which purpose.py reads, and "about" and "minutes",
+which about.py reads. Flags of study.py extend it (grid_flags.py).
 """
 
 import itertools
@@ -14,12 +15,18 @@ import pathlib
 import re
 from typing import Any, NamedTuple
 
+from studies import grid_flags
+from studies.grid_flags import Additions
+
 _FORM = '{"cells": [{"flags": {...}, "over": {FLAG: [...]}}]}'
 # Folder and log are named after the cell.
 _LONGEST_NAME = 255 - len('.log')
 _MOST_CELLS = 10_000
-# Parts of a grid that ask a question of its cells.
-_PURPOSE = {'comparison', 'choice'}
+# Parts of a grid that it may have beside its cells.
+_MORE = ('comparison', 'choice', 'about', 'minutes')
+# Stands for the grid's file where there is none.
+_NO_FILE = pathlib.Path('--over')
+_NONE = Additions()
 # Number of letters to quote from names that are too long.
 _QUOTED = 40
 
@@ -36,22 +43,36 @@ class Cell(NamedTuple):
   row: str
 
 
-def read(file: pathlib.Path) -> dict[str, Cell]:
+def read(
+  file: pathlib.Path | None, additions: Additions = _NONE
+) -> dict[str, Cell]:
   """Reads the cells of a grid, by their names.
 
   Args:
-    file: of the grid.
+    file: of the grid; None means a grid of the additions alone.
+    additions: that flags make to each of its blocks.
 
   Returns:
-    The cells, in order. A name joins the values that the grid varies.
+    The cells, in order. A name joins the values that are varied.
 
   Raises:
-    ValueError: the file is not a grid; tells in one line where.
+    ValueError: the file is not a grid, or an addition is wrong; tells in one
+      line where.
     OSError: the file cannot be read.
   """
+  blocks = [{'flags': {}, 'over': {}}]
+  if file is None:
+    file = _NO_FILE
+  else:
+    blocks = content(file)['cells']
+  for name, values in additions.over.items():
+    for value in values:
+      _require_flag(_NO_FILE, name, value)
   cells: dict[str, Cell] = {}
-  for number, block in enumerate(content(file)['cells'], 1):
-    flags, over = _parts(file, number, block)
+  for number, block in enumerate(blocks, 1):
+    flags, over = grid_flags.extend(
+      f'{file}: block {number}', *_parts(file, number, block), additions
+    )
     count = math.prod(map(len, over.values()))
     if not count:
       raise ValueError(
@@ -67,13 +88,18 @@ def read(file: pathlib.Path) -> dict[str, Cell]:
       varied = dict(zip(over, values, strict=True))
       name = _name(varied)
       _require_folder(file, name, cells)
-      fixed = {flag: varied[flag] for flag in varied if flag != 'seed'}
-      both = _texts(flags) + _texts(varied)
-      whole = {**flags, **varied} | ({'set': both} if both else {})
-      cells[name] = Cell(whole, _name(fixed))
+      cells[name] = _cell(flags, varied)
   if not cells:
     raise ValueError(f'{file} has no cells.')
   return cells
+
+
+def _cell(flags: dict[str, Any], varied: dict[str, Any]) -> Cell:
+  """Returns the cell with these values of the flags that are varied."""
+  fixed = {flag: varied[flag] for flag in varied if flag != 'seed'}
+  both = _texts(flags) + _texts(varied)
+  whole = {**flags, **varied} | ({'set': both} if both else {})
+  return Cell(whole, _name(fixed))
 
 
 def _texts(flags: dict[str, Any]) -> list[str]:
@@ -86,7 +112,8 @@ def content(file: pathlib.Path) -> dict[str, Any]:
   """Reads a grid; the contents of its parts are not checked yet.
 
   Returns:
-    The list `cells`, and `comparison` and `choice` if the grid has them.
+    The list `cells`, and `comparison`, `choice`, `about` and `minutes` if the
+    grid has them.
 
   Raises:
     ValueError: the file is not a grid; tells in one line where.
@@ -98,11 +125,11 @@ def content(file: pathlib.Path) -> dict[str, Any]:
     raise _no_grid(file, 'it is nested too deeply') from error
   except ValueError as error:
     raise _no_grid(file, str(error)) from error
-  if not isinstance(grid, dict) or set(grid) - _PURPOSE != {'cells'}:
+  if not isinstance(grid, dict) or set(grid) - {*_MORE} != {'cells'}:
     raise _no_grid(
       file,
-      'it is not an object with only "cells" and perhaps "comparison" or '
-      '"choice"',
+      'it is not an object with only "cells" and perhaps '
+      + ', '.join(f'"{part}"' for part in _MORE),
     )
   if not isinstance(grid['cells'], list):
     raise _no_grid(file, '"cells" is not a list')

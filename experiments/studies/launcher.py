@@ -1,18 +1,15 @@
 """Runs the cells of a study, and shares them with other programs; no jax."""
 
 import contextlib
-import os
-import pathlib
 import signal
-import subprocess
 import time
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
 
 from gtmm_jax.process import children, command, signals
 from gtmm_jax.runs import workdirs
-from studies import cell_records
+from studies import cell_records, logs, reports
 from studies.cell_records import Cell
+from studies.local import Ended, Local
 from studies.progress import Shown
 
 # Seconds between two looks at the progress of runs, and at cells that other
@@ -20,32 +17,19 @@ from studies.progress import Shown
 _SLOWLY = 1.0
 
 
-class Running(NamedTuple):
-  """The process of a cell's run.
-
-  Attributes:
-    cell: the cell.
-    child: the process.
-    log_start: bytes of the log that earlier runs wrote.
-  """
-
-  cell: Cell
-  child: subprocess.Popen
-  log_start: int
-
-
 class Runs:
   """Runs cells, some at a time.
 
   Attributes:
-    failed: the names of those that failed.
+    failed: the names of those that failed, and are not started again.
+    failures: for each name how often its run failed.
   """
 
   def __init__(
     self,
     cells: Sequence[Cell],
-    program: pathlib.Path,
-    jobs: int,
+    executor: Local,
+    retry: int,
     shown: Shown,
     judge: Callable[[Cell], tuple[str, bool]],
   ) -> None:
@@ -53,17 +37,17 @@ class Runs:
 
     Args:
       cells: that are not complete.
-      program: run.py.
-      jobs: runs at a time.
+      executor: that starts their runs.
+      retry: times that a failed cell is started again.
       shown: the progress that is shown.
       judge: returns the result of a cell that ended, in words, and whether it
         is wrong.
     """
     self.failed: set[str] = set()
+    self.failures: dict[str, int] = {}
     self._left = list(cells)
-    self._program, self._jobs = program, jobs
+    self._executor, self._retry = executor, retry
     self._shown, self._judge = shown, judge
-    self._running: dict[str, Running] = {}
     self._looked: dict[str, float] = {}
 
   def finish(self, grace: float) -> None:
@@ -75,9 +59,11 @@ class Runs:
     Raises:
       Stopped: after a signal, once its runs have ended.
     """
-    with signals.deferred(signals.GOES_ON, self._kill):
+    with signals.deferred(signals.GOES_ON, self._executor.kill):
       try:
-        while (self._left or self._running) and signals.received() is None:
+        while (
+          self._left or self._executor.running
+        ) and signals.received() is None:
           self._begin()
           self._look()
           time.sleep(children.LOOK)
@@ -85,10 +71,14 @@ class Runs:
         # Runs are left where a signal came, or this program failed.
         self._end(grace)
 
+  def _is_busy(self) -> bool:
+    """Returns whether a cell is left or runs."""
+    return bool(self._left or self._executor.running)
+
   def _begin(self) -> None:
     """Starts cells, as many as may run, except those that others run."""
     for cell in list(self._left):
-      if len(self._running) >= self._jobs:
+      if not self._executor.has_room():
         return
       if time.monotonic() < self._looked.get(cell.name, 0.0):
         continue
@@ -101,23 +91,10 @@ class Runs:
         if not cell.is_evaluated and cell_records.is_done(cell):
           self._say(cell, *self._judge(cell))
           continue
-        self._start(cell)
+        self._executor.start(cell)
+        self._shown.begin(cell.name, cell.steps)
       except (ValueError, OSError) as error:
         self._say(cell, str(error), True)
-
-  def _start(self, cell: Cell) -> None:
-    words = command.words({**cell.flags, 'workdir': cell.workdir})
-    with cell.log.open('ab') as log:
-      log_start = log.seek(0, os.SEEK_END)
-      child = children.start(
-        self._program,
-        words,
-        stdin=subprocess.DEVNULL,
-        stdout=log,
-        stderr=subprocess.STDOUT,
-      )
-    self._running[cell.name] = Running(cell, child, log_start)
-    self._shown.begin(cell.name, cell.steps)
 
   def _leave(self, cell: Cell) -> None:
     """Leaves a cell, for now, to the program that runs it."""
@@ -125,71 +102,66 @@ class Runs:
     self._shown.leave(cell.name)
 
   def _look(self) -> None:
-    """Shows the progress of runs, and takes those that have ended."""
-    for name, running in list(self._running.items()):
-      if running.child.poll() is not None:
-        del self._running[name]
-        self._finish(running)
-      elif time.monotonic() >= self._looked.get(name, 0.0):
-        self._looked[name] = time.monotonic() + _SLOWLY
-        done = cell_records.steps_done(running.cell)
-        self._shown.move(name, done, running.cell.steps)
+    """Takes the runs that have ended, and shows the progress of others."""
+    for ended in self._executor.take_ended():
+      self._finish(ended)
+    for cell in self._executor.running:
+      if time.monotonic() >= self._looked.get(cell.name, 0.0):
+        self._looked[cell.name] = time.monotonic() + _SLOWLY
+        done = reports.steps_done(cell.workdir)
+        self._shown.move(cell.name, done, cell.steps)
 
-  def _finish(self, running: Running) -> None:
+  def _finish(self, ended: Ended) -> None:
     """Prints the result of a run that has ended."""
-    cell, code = running.cell, running.child.returncode
+    cell, code = ended.cell, ended.code
     if not code:
       self._say(cell, *self._judge(cell))
       return
-    lines = _output(running)
     if code == command.MISTAKE and any(
-      workdirs.TAKEN in each for each in lines
+      workdirs.TAKEN in each for each in ended.lines
     ):
       self._left.append(cell._replace(is_evaluated=False))
       self._leave(cell)
       return
-    last = lines[-1] if lines else 'no output'
-    self._say(cell, f'{_ending(code)}: {last}', True)
+    last = ended.lines[-1] if ended.lines else 'no output'
+    reason = f'{_ending(code)}: {last}'
+    count = self.failures.get(cell.name, 0)
+    if code == command.MISTAKE or count >= self._retry:
+      self._say(cell, reason, True)
+      return
+    self.failures[cell.name] = count + 1
+    logs.note_failure(cell.log, reason)
+    # After the others, which may succeed meanwhile.
+    self._left.append(cell)
+    self._shown.again(
+      cell.name, f'{reason}; retry {count + 1} of {self._retry}'
+    )
 
   def _say(self, cell: Cell, result: str, failed: bool) -> None:
     """Prints the result of a cell."""
     if failed:
       self.failed.add(cell.name)
+      self.failures[cell.name] = self.failures.get(cell.name, 0) + 1
+      logs.note_failure(cell.log, result)
     self._shown.end(cell.name, result, failed)
 
   def _end(self, grace: float) -> None:
     """Ends all runs with the signal that this program received."""
-    if not self._running:
+    names = [cell.name for cell in self._executor.running]
+    if not names:
       return
     number = signals.received()
     if number not in signals.ENDING:
       number = signal.SIGTERM
-    self._tell(f'Ends {", ".join(self._running)}')
-    running = [each.child for each in self._running.values()]
-    killed = children.end(running, number, grace)
+    self._tell(f'Ends {", ".join(names)}')
+    killed = self._executor.end(number, grace)
     if killed:
       self._tell(f'{killed} did not end in {grace:g} s, and were killed')
-
-  def _kill(self) -> None:
-    """Kills all runs, at a second signal."""
-    for each in list(self._running.values()):
-      children.send(each.child, signal.SIGKILL)
 
   def _tell(self, line: str) -> None:
     # The terminal may be gone.
     with contextlib.suppress(OSError):
       self._shown.say(line)
-
-
-def _output(running: Running) -> list[str]:
-  """Returns the lines that a run has printed."""
-  try:
-    with running.cell.log.open('rb') as log:
-      log.seek(running.log_start)
-      lines = log.read().decode(errors='replace').splitlines()
-  except OSError as error:
-    return [str(error)]
-  return [line for line in lines if line.strip()]
 
 
 def _ending(code: int) -> str:

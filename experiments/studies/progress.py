@@ -81,6 +81,12 @@ class Shown:
       self.say(f'{name}: another program runs it, and is waited for')
     self._count()
 
+  def again(self, name: str, reason: str) -> None:
+    """Prints why the run of a cell failed, which is left to be run again."""
+    self._drop(name)
+    self._count()
+    self.say(f'{name}: {reason}')
+
   def end(self, name: str, result: str, failed: bool) -> None:
     """Prints the result of a cell."""
     self._drop(name)

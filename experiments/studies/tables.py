@@ -1,11 +1,14 @@
 """Tables of a study in Markdown, made from its rows and its purpose alone."""
 
+import types
 from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 from rich.console import Console
 from rich.table import Table
 
+from gtmm_jax.process import command
 from studies import choice as choice_module
 from studies import comparison as comparison_module
 from studies import markdown, regrets, statistics
@@ -52,18 +55,26 @@ def show(rows: Mapping[str, Row], console: Console) -> None:
   console.print(table)
 
 
-def document(rows: Mapping[str, Row], purpose: Purpose) -> str:
+def document(
+  rows: Mapping[str, Row],
+  purpose: Purpose,
+  fixed: Mapping[str, Any] = types.MappingProxyType({}),
+) -> str:
   """Returns the document of a study: its sources and all of its tables.
 
   Args:
     rows: by name, as `outcomes.rows` returns them.
     purpose: that its grid names.
+    fixed: flags of all cells that replaced those of the grid.
   """
   every = list(rows.values())
   by_task: dict[str, list[Row]] = {}
   for row in every:
     by_task.setdefault(row.task, []).append(row)
   parts = [NOTE, in_words([row for row in every if not row.is_part])]
+  if fixed:
+    words = ', '.join(f'`{word}`' for word in command.words(fixed))
+    parts.append(f'Set by flags for all cells, instead of the grid: {words}.')
   for task, own in by_task.items():
     parts += _of_task(task, own)
   return '\n\n'.join(parts + answers(every, purpose)) + '\n'

@@ -64,19 +64,14 @@ def require_writable(folder: pathlib.Path, flag: str) -> None:
     raise ValueError(f'{flag} cannot be written in {existing}; name another.')
 
 
-def make_folders(
-  folder: str | os.PathLike[str], output: str | os.PathLike[str] | None
-) -> tuple[pathlib.Path, pathlib.Path]:
-  """Makes the folders of `locate_folders` and returns its result.
+def make_folders(folder: pathlib.Path, stem: pathlib.Path) -> None:
+  """Makes the folders of `locate_folders`.
 
   Raises:
-    ValueError: as `locate_folders`.
     OSError: a folder cannot be made.
   """
-  folder, stem = locate_folders(folder, output)
   for path in (folder, stem.parent):
     path.mkdir(parents=True, exist_ok=True)
-  return folder, stem
 
 
 def locate_folders(
@@ -93,12 +88,10 @@ def locate_folders(
     The folder, and the path of the table's files without their suffixes.
 
   Raises:
-    ValueError: these cannot be written, or --output has no file name.
+    ValueError: a path is wrong, or --output has no file name.
   """
   folder = locate(folder, 'folder')
   stem = locate(output or folder / 'table', 'output')
   if stem.name in ('', '..'):
     raise ValueError(f'--output={output} has no name; name files in a folder.')
-  for path in (folder, stem.parent):
-    require_writable(path, str(path))
   return folder, stem

@@ -2,13 +2,15 @@
 
 import json
 import pathlib
+import re
 
 import pytest
 
 import run_settings
 from gtmm_jax import presets
 from gtmm_jax.runs import resolve
-from studies import grid_file
+from studies import about, grid_file
+from studies.about import About
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 
@@ -194,3 +196,43 @@ def test_committed_grids_name_what_there_is():
       assert flags['model'] in presets.MODELS
       assert not {'workdir', 'data', 'data_dir'} & flags.keys()
       resolve.resolve(run_settings.make(**flags), flags['preset'])
+
+
+@pytest.mark.parametrize(
+  'fields, words',
+  [
+    ({'about': 3}, '"about" must be a text'),
+    ({'about': ' '}, '"about" must be a text'),
+    ({'about': 'two\nlines'}, '"about" must be a text'),
+    ({'minutes': '3'}, '"minutes" must be a number'),
+    ({'minutes': True}, '"minutes" must be a number'),
+    ({'minutes': 0}, '"minutes" must be a number'),
+    ({'minutes': float('nan')}, '"minutes" must be a number'),
+  ],
+)
+def test_what_a_grid_says_of_itself_is_checked(tmp_path, fields, words):
+  grid = _grid(tmp_path, {**_one(steps=3), **fields})
+  with pytest.raises(ValueError, match=words) as caught:
+    about.read(grid)
+  assert 'grid.json' in str(caught.value) and '\n' not in str(caught.value)
+
+
+def test_a_grid_need_not_say_what_it_is_for(tmp_path):
+  nothing = about.read(_grid(tmp_path, _one(steps=3)))
+  assert (nothing, nothing.lines()) == (About(), [])
+  half = about.read(_grid(tmp_path, {**_one(steps=3), 'minutes': 1.5}))
+  assert half.lines() == ['About 1.5 minutes on two CPU cores.']
+
+
+def test_committed_grids_say_of_themselves_what_the_table_of_programs_says():
+  text = (ROOT / 'experiments' / 'README.md').read_text()
+  lines = re.findall(
+    r'^\| \[(\w+)\.json\]\(grids/.*?\) \| (.*?) \| `.*?` \| (\d+) \|',
+    text,
+    re.MULTILINE,
+  )
+  assert len(lines) > 10
+  for name, words, minutes in lines:
+    plain = re.sub(r'\[(.*?)\]\(.*?\)', r'\1', words).replace('`', '')
+    grid = ROOT / 'experiments' / 'grids' / f'{name}.json'
+    assert about.read(grid) == About(plain, int(minutes)), name

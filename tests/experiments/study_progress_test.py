@@ -6,7 +6,7 @@ import json
 import pytest
 from rich.console import Console
 
-from studies import cell_records, progress
+from studies import progress, reports
 
 
 def _shown(is_terminal):
@@ -70,9 +70,6 @@ def test_elsewhere_there_are_plain_lines(monkeypatch):
   ids=['none', 'two', 'torn', 'damaged', 'long'],
 )
 def test_steps_are_those_of_the_last_report(tmp_path, text, step):
-  cell = cell_records.Cell(
-    'ntm', '', {}, tmp_path, {}, 9, 9, 'test', False, False, []
-  )
-  assert cell_records.steps_done(cell) == 0
+  assert reports.steps_done(tmp_path) == 0
   (tmp_path / 'metrics.jsonl').write_text(text)
-  assert cell_records.steps_done(cell) == step
+  assert reports.steps_done(tmp_path) == step

@@ -1,7 +1,5 @@
 """Studies: cells checked, run, shared and resumed; signals; the table."""
 
-import contextlib
-import io
 import json
 import os
 import pathlib
@@ -9,181 +7,28 @@ import signal
 import subprocess
 import sys
 import time
-from unittest import mock
 
 import numpy as np
 import pytest
 
 import program_flags
-import study
+import study_stand_ins as stand_ins
 from gtmm_jax.runs import workdirs
-from studies import grid_file, outcomes
+from studies import grid_file, outcomes, request
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-
-# Given to both stand-ins: what config.json of a cell holds. They do not import
-# JAX, which would take most of their time.
-_CONFIG = f"""
-import json, os, pathlib, shlex, signal, sys, time
-import numpy as np
-from gtmm_jax import records
-
-# Settings that earlier runs did not record.
-BEFORE = {workdirs.BEFORE!r}
-"""
-_CONFIG += """
-def config(flags):
-  given = flags.get('data', 'bundled')
-  return {
-    'settings': {**BEFORE,
-                 'task': flags['task'], 'model': flags['model'],
-                 'steps': int(flags['steps']),
-                 'seed': int(flags.get('seed', 0)), 'device_megabytes': None},
-    'option_defaults': {},
-    'versions': {'jax': '1.2.3'},
-    'device': {'kind': 'cpu'},
-    'data': {'source': 'drawn, from ' + given.partition(':')[2] + ': 3 digits',
-             'checksum': '0', 'flag': given},
-    'starts': [{'commit': 'c0ffee', 'clean': True, 'host': 'my machine',
-                'command': shlex.join(['python', *sys.argv])}],
-  }
-"""
-
-# Stands for run.py --check_cells: refuses steps below 1, and settings other
-# than those in the workdir.
-_RESOLVE = (
-  _CONFIG
-  + """
-asked, found = json.load(sys.stdin), {}
-for name, flags in asked['cells'].items():
-  own, workdir = config(flags), pathlib.Path(asked['folder']) / name
-  old = records.read_config(workdir)
-  done = records.read_evaluation(workdir) is not None
-  drawn = (workdir / 'figures').exists()
-  found[name] = {'config': own, 'steps': int(flags['steps']), 'episodes': 20,
-                 'split': 'validation',
-                 'is_evaluated': done, 'is_complete': done and drawn,
-                 'doubts': ['is it so?'] if flags['steps'] == 2 else []}
-  if int(flags['steps']) < 1:
-    found[name] = {'problem': 'too few steps'}
-  if old and old['settings'] != own['settings']:
-    found[name] = {'problem': 'other settings'}
-json.dump(found, sys.stdout)
-"""
-)
-
-# Stands for run.py: leaves the records of a run with the flags it was given,
-# or fails on the model lru. Counts how often it trained.
-_RUN = (
-  _CONFIG
-  + """
-import filelock
-
-flags = dict(flag[2:].split('=', 1) for flag in sys.argv[1:])
-folder = pathlib.Path(flags['workdir'])
-print('hello', *sys.argv)
-if flags['model'] == 'lru':
-  print('run.py: no such luck', file=sys.stderr)
-  sys.exit(2)
-folder.mkdir(parents=True, exist_ok=True)
-lock = filelock.FileLock(folder / 'lock', timeout=0)
-try:
-  lock.acquire()
-except filelock.Timeout:
-  print('run.py: Another program runs in', folder, file=sys.stderr)
-  sys.exit(2)
-(folder / 'figures').mkdir(exist_ok=True)
-if records.read_evaluation(folder) is not None:
-  sys.exit(0)
-time.sleep(float(os.environ.get('TRAINS', '0')))
-with open(folder.parent / 'trained', 'a') as file:
-  file.write(folder.name + ' ')
-records.write_config(folder, config(flags))
-seed = int(flags.get('seed', 0))
-arrays = {
-  'negative_bound': np.array([1000.0, 1002.0]),
-  'log_likelihood': np.full((2, 3), -300.0),
-  'kl': np.full((2, 3), 9.0),
-  'kl_last': np.array([4.0, 6.0]),
-  'kl_new': np.array([10.0, 10.0]),
-  'kl_predictable': np.array([5.0, 6.0]) + seed,
-  'failed_at': np.array([None, None], object),
-}
-# Far enough apart for a ratio to count, as if there had been steps before.
-for step, seconds in ((3 - 100, 7.0), (3, 7.5)):
-  records.append_metrics(folder, {'step': step, 'seconds': seconds, **arrays})
-records.write_evaluation(folder, {
-  'step': 3, 'episodes': 20, 'split': 'validation', **arrays,
-  'predictable': np.array([0.0, 0.0, 1.0]),
-  'retrieval_ahead': np.array([0.5, 0.7]),
-  'retrieval_free': np.array([np.nan, np.nan]),
-  'retrieval_ahead_chance': np.array([0.1, 0.1]),
-  'retrieval_free_chance': np.array([0.1, 0.1]),
-})
-"""
-)
-
-
-def _grid(folder, *blocks):
-  file = folder / 'grid.json'
-  file.write_text(json.dumps({'cells': blocks}))
-  return file
-
-
-def _block(models, tasks=('perfect_recall', 'navigation'), seeds=(), **flags):
-  over = {'task': tasks, 'model': models, **({'seed': seeds} if seeds else {})}
-  return {'flags': {'steps': 3, **flags}, 'over': over}
 
 
 @pytest.fixture(scope='module', autouse=True)
 def _flags():
   """Defines the flags of study.py."""
-  with program_flags.defined(study.define_flags):
+  with program_flags.defined(request.define_flags):
     yield
-
-
-def _study(folder, grid, *words, run=_RUN, draws=False):
-  """Runs study.py in this process, with the stand-ins; returns its results.
-
-  Args:
-    folder: where it runs.
-    grid: its file.
-    *words: further flags.
-    run: the stand-in for run.py; None where the stand-ins are there.
-    draws: whether it draws its figures, which takes most of its time.
-  """
-  if run:
-    _write_stand_ins(folder, run)
-  draw = study.drawing.draw if draws else lambda *_: []
-  out, err = io.StringIO(), io.StringIO()
-  with (
-    contextlib.chdir(folder),
-    contextlib.redirect_stdout(out),
-    contextlib.redirect_stderr(err),
-    mock.patch.object(study, '_RUN', folder / 'run.py'),
-    mock.patch.object(study.drawing, 'draw', draw),
-  ):
-    code = program_flags.exit_code(
-      ['study.py', f'--grid={grid}', *words], study.main
-    )
-  return subprocess.CompletedProcess((), code, out.getvalue(), err.getvalue())
-
-
-def _write_stand_ins(folder, run):
-  """Writes a stand-in for run.py, and what it answers about cells."""
-  check = (
-    'import sys\n'
-    'if sys.argv[1:] == ["--check_cells"]:\n'
-    '  import resolve\n'
-    '  sys.exit()\n'
-  )
-  (folder / 'run.py').write_text(check + run)
-  (folder / 'resolve.py').write_text(_RESOLVE)
 
 
 def _start(folder, grid, run, *flags, **variables):
   """Starts study.py as a process, with a stand-in for run.py."""
-  _write_stand_ins(folder, run)
+  stand_ins.write(folder, run)
   program = (
     f'import pathlib, sys; sys.path.insert(0, {str(ROOT / "experiments")!r})\n'
     'import atexit, signal, study\n'
@@ -198,8 +43,9 @@ def _start(folder, grid, run, *flags, **variables):
     'from jax._src.xla_bridge import backends_are_initialized\n'
     'atexit.register(lambda: print("devices", backends_are_initialized()))\n'
     'from absl import app\n'
-    'study._RUN = pathlib.Path("run.py").absolute()\n'
-    'study.define_flags()\n'
+    'from studies import request\n'
+    'request.RUN = pathlib.Path("run.py").absolute()\n'
+    'request.define_flags()\n'
     'app.run(study.main, flags_parser=command.parse_flags)\n'
   )
   paths = (str(ROOT), str(ROOT / 'experiments'))
@@ -239,8 +85,8 @@ def _has_ended(pid):
 
 
 def test_a_study_runs_what_is_left_and_makes_the_table(tmp_path):
-  grid = _grid(tmp_path, _block(['vrnn', 'dnc']))
-  first = _study(tmp_path, grid, '--jobs=2', draws=True)
+  grid = stand_ins.grid(tmp_path, stand_ins.block(['vrnn', 'dnc']))
+  first = stand_ins.run(tmp_path, grid, '--jobs=2', draws=True)
   assert first.returncode == 0, first.stderr
   folder = tmp_path / 'runs' / 'grid'
   trained = (folder / 'trained').read_text()
@@ -264,7 +110,7 @@ def test_a_study_runs_what_is_left_and_makes_the_table(tmp_path):
     assert (folder / f'table-{task}.png').stat().st_size > 10_000
   assert first.stdout.count('begins') == 4
   (folder / 'table.json').unlink()
-  again = _study(tmp_path, grid)
+  again = stand_ins.run(tmp_path, grid)
   assert again.returncode == 0, again.stderr
   assert '4 of 4 cells are complete' in again.stdout
   assert json.loads((folder / 'table.json').read_text()) == rows
@@ -273,16 +119,19 @@ def test_a_study_runs_what_is_left_and_makes_the_table(tmp_path):
     assert log.read_text().count('hello') == 1
   # Figures that are missing are for the run to draw, which does no more.
   (folder / 'navigation-dnc' / 'figures').rmdir()
-  assert _study(tmp_path, grid).returncode == 0
+  assert stand_ins.run(tmp_path, grid).returncode == 0
   assert (folder / 'navigation-dnc' / 'figures').exists()
   # Where the table cannot be written, what was run is there still.
   (folder / 'table.md').unlink()
   (folder / 'table.md').mkdir()
-  refused = _study(tmp_path, grid)
+  refused = stand_ins.run(tmp_path, grid)
   assert (refused.returncode, refused.stderr.count('\n')) == (2, 1)
   assert 'table.md' in refused.stderr and 'continues' in refused.stderr
   # A grid that changed is another one.
-  other = _study(tmp_path, _grid(tmp_path, _block(['vrnn', 'dnc'], steps=2)))
+  other = stand_ins.run(
+    tmp_path,
+    stand_ins.grid(tmp_path, stand_ins.block(['vrnn', 'dnc'], steps=2)),
+  )
   assert (other.returncode, other.stderr) == (
     2,
     'study.py: perfect_recall-vrnn and 3 more: other settings\n',
@@ -291,12 +140,12 @@ def test_a_study_runs_what_is_left_and_makes_the_table(tmp_path):
 
 
 def test_images_are_given_to_each_run(tmp_path):
-  grid = _grid(
+  grid = stand_ins.grid(
     tmp_path,
-    _block(['dnc'], ['navigation']),
-    _block(['ntm'], ['perfect_recall'], data='x'),
+    stand_ins.block(['dnc'], ['navigation']),
+    stand_ins.block(['ntm'], ['perfect_recall'], data='x'),
   )
-  result = _study(tmp_path, grid, '--data=files:here and there')
+  result = stand_ins.run(tmp_path, grid, '--data=files:here and there')
   assert result.returncode == 0, result.stderr
   logs = {log.stem: log.read_text() for log in tmp_path.glob('runs/grid/*.log')}
   assert 'files:here and there' in logs['navigation-dnc']
@@ -316,34 +165,34 @@ def test_images_are_given_to_each_run(tmp_path):
 
 @pytest.mark.parametrize('output', ['.', '/', 'tables/..'])
 def test_tables_have_names(tmp_path, output):
-  grid = _grid(tmp_path, _block(['dnc']))
-  result = _study(tmp_path, grid, f'--output={output}')
+  grid = stand_ins.grid(tmp_path, stand_ins.block(['dnc']))
+  result = stand_ins.run(tmp_path, grid, f'--output={output}')
   assert (result.returncode, result.stderr.count('\n')) == (2, 1)
   assert f'--output={output} has no name' in result.stderr
   assert not (tmp_path / 'runs').exists()
 
 
 def test_a_folder_of_prepared_sets_is_given_to_runs_that_read_it(tmp_path):
-  grid = _grid(
+  grid = stand_ins.grid(
     tmp_path,
-    _block(['dnc'], ['navigation']),
-    _block(['ntm'], ['perfect_recall'], data='bundled'),
+    stand_ins.block(['dnc'], ['navigation']),
+    stand_ins.block(['ntm'], ['perfect_recall'], data='bundled'),
   )
-  result = _study(tmp_path, grid, '--data=tfds', '--data_dir=there')
+  result = stand_ins.run(tmp_path, grid, '--data=tfds', '--data_dir=there')
   assert result.returncode == 0, result.stderr
   logs = {log.stem: log.read_text() for log in tmp_path.glob('runs/grid/*.log')}
   assert '--data_dir=there' in logs['navigation-dnc']
   assert 'data_dir' not in logs['perfect_recall-ntm']
-  result = _study(tmp_path, grid, '--data_dir=there', '--folder=others')
+  result = stand_ins.run(tmp_path, grid, '--data_dir=there', '--folder=others')
   assert result.returncode == 2
   assert '--data_dir needs --data=tfds' in result.stderr
 
 
 def test_a_cell_that_fails_is_named_and_the_others_are_kept(tmp_path):
-  grid = _grid(tmp_path, _block(['lru', 'dnc']))
+  grid = stand_ins.grid(tmp_path, stand_ins.block(['lru', 'dnc']))
   output = tmp_path / 'deep' / 'tasks'
   words = (f'--output={output}', '--folder=runs/here')
-  result = _study(tmp_path, grid, *words, draws=True)
+  result = stand_ins.run(tmp_path, grid, *words, draws=True)
   assert result.returncode == 2
   assert '2 of 4 cells failed' in result.stderr
   assert 'code 2: run.py: no such luck' in result.stdout
@@ -356,14 +205,14 @@ def test_a_cell_that_fails_is_named_and_the_others_are_kept(tmp_path):
 
 
 def test_a_cell_whose_records_are_damaged_is_named(tmp_path):
-  grid = _grid(tmp_path, _block(['dnc'], seeds=[0, 1]))
-  assert _study(tmp_path, grid).returncode == 0
+  grid = stand_ins.grid(tmp_path, stand_ins.block(['dnc'], seeds=[0, 1]))
+  assert stand_ins.run(tmp_path, grid).returncode == 0
   folder = tmp_path / 'runs' / 'grid'
   (folder / 'navigation-dnc-seed=0' / 'evaluation.json').write_text('{}')
   (folder / 'navigation-dnc-seed=1' / 'config.json').unlink()
   damaged = folder / 'perfect_recall-dnc-seed=0' / 'metrics.jsonl'
   damaged.write_text('x\n{}\n')
-  result = _study(tmp_path, grid)
+  result = stand_ins.run(tmp_path, grid)
   assert result.returncode == 2, result.stdout
   assert 'Traceback' not in result.stderr
   assert '3 of 4 cells failed' in result.stderr
@@ -373,8 +222,10 @@ def test_a_cell_whose_records_are_damaged_is_named(tmp_path):
 
 
 def test_nothing_runs_where_a_cell_has_a_mistake(tmp_path):
-  grid = _grid(tmp_path, _block(['dnc']), _block(['ntm'], steps=0))
-  result = _study(tmp_path, grid)
+  grid = stand_ins.grid(
+    tmp_path, stand_ins.block(['dnc']), stand_ins.block(['ntm'], steps=0)
+  )
+  result = stand_ins.run(tmp_path, grid)
   assert result.returncode == 2
   assert result.stderr.splitlines() == [
     'study.py: perfect_recall-ntm and 1 more: too few steps'
@@ -383,10 +234,12 @@ def test_nothing_runs_where_a_cell_has_a_mistake(tmp_path):
 
 
 def test_doubts_about_data_are_told_before_the_first_run(tmp_path):
-  grid = _grid(
-    tmp_path, _block(['lru'], steps=2), _block(['dnc'], ['rotation'])
+  grid = stand_ins.grid(
+    tmp_path,
+    stand_ins.block(['lru'], steps=2),
+    stand_ins.block(['dnc'], ['rotation']),
   )
-  out = _study(tmp_path, grid).stdout.splitlines()
+  out = stand_ins.run(tmp_path, grid).stdout.splitlines()
   warning = 'warning  perfect_recall-lru and 1 more: is it so?'
   assert out.index(warning) < min(
     index for index, line in enumerate(out) if 'begins' in line
@@ -394,12 +247,12 @@ def test_doubts_about_data_are_told_before_the_first_run(tmp_path):
 
 
 def test_seeds_share_a_row(tmp_path):
-  grid = _grid(
+  grid = stand_ins.grid(
     tmp_path,
-    _block(['dnc'], ['navigation'], seeds=[0, 1]),
-    _block(['ntm'], ['perfect_recall']),
+    stand_ins.block(['dnc'], ['navigation'], seeds=[0, 1]),
+    stand_ins.block(['ntm'], ['perfect_recall']),
   )
-  result = _study(tmp_path, grid, '--jobs=2')
+  result = stand_ins.run(tmp_path, grid, '--jobs=2')
   assert result.returncode == 0, result.stderr
   folder = tmp_path / 'runs' / 'grid'
   runs = json.loads((folder / 'table.json').read_text())
@@ -414,9 +267,11 @@ def test_seeds_share_a_row(tmp_path):
 
 
 def test_a_cell_with_a_record_is_done_without_its_workdir(tmp_path):
-  grid = _grid(tmp_path, _block(['dnc', 'ntm'], ['navigation'], seeds=[0, 1]))
+  grid = stand_ins.grid(
+    tmp_path, stand_ins.block(['dnc', 'ntm'], ['navigation'], seeds=[0, 1])
+  )
   output = tmp_path / 'kept' / 'small'
-  first = _study(tmp_path, grid, f'--output={output}', draws=True)
+  first = stand_ins.run(tmp_path, grid, f'--output={output}', draws=True)
   assert first.returncode == 0
   file = output.with_suffix('.json')
   whole = json.loads(file.read_text())
@@ -425,7 +280,7 @@ def test_a_cell_with_a_record_is_done_without_its_workdir(tmp_path):
   gone = 'navigation-ntm-seed=0'
   file.write_text(json.dumps({n: r for n, r in whole.items() if n != gone}))
   words = (f'--output={output}', '--folder=new')
-  elsewhere = _study(tmp_path, grid, *words, draws=True)
+  elsewhere = stand_ins.run(tmp_path, grid, *words, draws=True)
   assert elsewhere.returncode == 0, elsewhere.stderr
   assert '3 of 4 cells are complete' in elsewhere.stdout
   assert (tmp_path / 'new' / 'trained').read_text() == f'{gone} '
@@ -439,20 +294,28 @@ def test_a_cell_with_a_record_is_done_without_its_workdir(tmp_path):
   drawn = {path.name for path in output.parent.glob('*.png')}
   assert drawn == {'small.png', 'small-navigation.png'}
   # The records are of these settings alone.
-  other = _grid(tmp_path, _block(['dnc'], ['navigation'], seeds=[0, 1]))
-  result = _study(tmp_path, other, f'--output={output}', '--folder=newer')
+  other = stand_ins.grid(
+    tmp_path, stand_ins.block(['dnc'], ['navigation'], seeds=[0, 1])
+  )
+  result = stand_ins.run(
+    tmp_path, other, f'--output={output}', '--folder=newer'
+  )
   assert (result.returncode, result.stderr.count('\n')) == (2, 1)
   assert 'navigation-ntm-seed=0, which is no cell' in result.stderr
   assert not (tmp_path / 'newer').exists()
 
 
 def test_two_studies_share_the_work(tmp_path):
-  grid = _grid(tmp_path, _block(['dnc'], ['navigation'], seeds=[0, 1, 2]))
+  grid = stand_ins.grid(
+    tmp_path, stand_ins.block(['dnc'], ['navigation'], seeds=[0, 1, 2])
+  )
   folder = tmp_path / 'runs' / 'grid'
-  process = _start(tmp_path, grid, _RUN, '--output=tables/one', TRAINS='0.3')
+  process = _start(
+    tmp_path, grid, stand_ins.RUN, '--output=tables/one', TRAINS='0.3'
+  )
   _wait_for(folder / 'navigation-dnc-seed=0.log', process)
   # The other, in this process, begins while the first trains.
-  other = _study(tmp_path, grid, '--output=tables/other', run=None)
+  other = stand_ins.run(tmp_path, grid, '--output=tables/other', program=None)
   said = process.communicate(timeout=120)
   assert (process.returncode, other.returncode) == (0, 0), (said, other)
   trained = (folder / 'trained').read_text().split()
@@ -468,11 +331,11 @@ def test_two_studies_share_the_work(tmp_path):
 
 def test_a_cell_that_another_runs_is_left_to_it_and_waited_for(tmp_path):
   """Also checks that records are there before the study ends."""
-  grid = _grid(tmp_path, _block(['dnc'], seeds=[0, 1]))
+  grid = stand_ins.grid(tmp_path, stand_ins.block(['dnc'], seeds=[0, 1]))
   folder = tmp_path / 'runs' / 'grid'
   names = list(grid_file.read(grid))
   with workdirs.alone(folder / 'navigation-dnc-seed=1'):
-    process = _start(tmp_path, grid, _RUN)
+    process = _start(tmp_path, grid, stand_ins.RUN)
     while (
       not (folder / 'table.md').exists()
       or len(json.loads((folder / 'table.json').read_text())) < 3
@@ -524,7 +387,9 @@ while True:
 def test_a_signal_ends_the_run_and_begins_no_further_one(
   tmp_path, number, code
 ):
-  process = _start(tmp_path, _grid(tmp_path, _block(['dnc'])), _WAITING)
+  process = _start(
+    tmp_path, stand_ins.grid(tmp_path, stand_ins.block(['dnc'])), _WAITING
+  )
   _wait_for(tmp_path / 'begun', process)
   # As a terminal does it, which reaches the run once only.
   os.killpg(process.pid, number)
@@ -545,7 +410,7 @@ def test_a_signal_ends_the_run_and_begins_no_further_one(
 def test_a_run_that_does_not_end_is_killed(tmp_path, grace, times):
   process = _start(
     tmp_path,
-    _grid(tmp_path, _block(['dnc'])),
+    stand_ins.grid(tmp_path, stand_ins.block(['dnc'])),
     _WAITING,
     f'--grace={grace}',
     STUBBORN='yes',
@@ -566,7 +431,9 @@ def test_a_run_that_does_not_end_is_killed(tmp_path, grace, times):
 
 @pytest.mark.skipif(sys.platform != 'linux', reason='other systems do not tell')
 def test_no_run_outlives_a_study_that_is_killed(tmp_path):
-  process = _start(tmp_path, _grid(tmp_path, _block(['dnc'])), _WAITING)
+  process = _start(
+    tmp_path, stand_ins.grid(tmp_path, stand_ins.block(['dnc'])), _WAITING
+  )
   _wait_for(tmp_path / 'begun', process)
   process.kill()
   process.communicate()
@@ -577,15 +444,15 @@ def test_no_run_outlives_a_study_that_is_killed(tmp_path):
 
 
 def test_a_run_that_somebody_ends_is_a_failed_cell(tmp_path):
-  run = _RUN.replace(
+  run = stand_ins.RUN.replace(
     "if flags['model'] == 'lru':",
     "if 'navigation' in flags['workdir']: os.kill(os.getpid(), 15)\n"
     "if flags['task'] == 'perfect_recall' and flags['model'] == 'ntm':\n"
     '  sys.exit(130)\n'
     "if flags['model'] == 'lru':",
   )
-  grid = _grid(tmp_path, _block(['ntm', 'dnc']))
-  result = _study(tmp_path, grid, run=run)
+  grid = stand_ins.grid(tmp_path, stand_ins.block(['ntm', 'dnc']))
+  result = stand_ins.run(tmp_path, grid, program=run)
   assert result.returncode == 2
   assert '3 of 4 cells failed' in result.stderr
   assert result.stdout.count('was ended by SIGTERM') == 2
@@ -605,8 +472,8 @@ def test_a_run_that_somebody_ends_is_a_failed_cell(tmp_path):
   ],
 )
 def test_a_mistake_ends_in_one_line(tmp_path, flags, words):
-  grid = _grid(tmp_path, _block(['dnc']))
-  result = _study(tmp_path, grid.name, *flags)
+  grid = stand_ins.grid(tmp_path, stand_ins.block(['dnc']))
+  result = stand_ins.run(tmp_path, grid.name, *flags)
   assert result.returncode == 2
   assert len(result.stderr.splitlines()) == 1 and words in result.stderr
   assert not (tmp_path / 'runs').exists()
