@@ -1,4 +1,4 @@
-"""What a grid says of itself: what it is for, and how long it takes."""
+"""The words of a grid about itself: its aim, and how long it takes; no jax."""
 
 import math
 import pathlib

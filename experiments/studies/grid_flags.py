@@ -1,4 +1,4 @@
-"""Flags that extend a grid: more values to vary, and values for all cells."""
+"""Flags that extend a grid: values to vary, and values of all cells; no jax."""
 
 import types
 from collections.abc import Mapping, Sequence
@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 
 class Additions(NamedTuple):
-  """What flags add to each block of a grid.
+  """The additions of flags to each block of a grid.
 
   Attributes:
     over: lists of values of further flags.

@@ -1,4 +1,4 @@
-"""What a study is asked for by flags: its grid and its folder; no jax."""
+"""The flags of a study, and the study that they ask for; no jax."""
 
 import math
 import pathlib

@@ -26,7 +26,7 @@ _REPORTS = 8
 
 
 class State(NamedTuple):
-  """How far a cell is.
+  """The progress of a cell.
 
   Attributes:
     name: one of `STATES`. A cell waits if it is not begun, or left undone.
@@ -65,6 +65,10 @@ def show(study: Study, console: Console) -> None:
       for heading, text, width in zip(_HEADINGS, row, widths, strict=True)
     ]
     console.out('  '.join(texts).rstrip(), highlight=False)
+  if held_locks.inodes() is None:
+    console.print(
+      'This system does not list locks: cells that run are shown as waiting.'
+    )
   for name, state in states.items():
     if state.reason:
       console.print(f'{name}: {state.reason}')
