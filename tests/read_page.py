@@ -4,7 +4,7 @@ import html.parser
 import urllib.parse
 
 # Elements that have no end.
-_VOID = {'img', 'link', 'meta'}
+_VOID = {'img', 'link', 'meta', 'wbr'}
 
 
 class Page(html.parser.HTMLParser):

@@ -6,7 +6,7 @@ from typing import Any
 
 # Of text that HTML cannot hold.
 _CONTROL = re.compile('[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff\ufffe\uffff]')
-_VOID = ('img', 'link', 'meta')
+_VOID = ('img', 'link', 'meta', 'wbr')
 
 
 class Html(str):

@@ -48,13 +48,3 @@ if (table) {
   for (const each of filters) each.addEventListener('change', filter);
   filter();
 }
-
-// On paper nothing can be opened.
-let closed = [];
-addEventListener('beforeprint', () => {
-  closed = [...document.querySelectorAll('details:not([open])')];
-  for (const each of closed) each.open = true;
-});
-addEventListener('afterprint', () => {
-  for (const each of closed) each.open = false;
-});

@@ -148,8 +148,7 @@ def _study(index: int, study: Study, pictures: Pictures) -> Html:
     parts.append(tag('p', markdown_text.words(sources.in_words(whole))))
   for task in dict.fromkeys(row.task for row in rows):
     drawn = [
-      runs.figure(each, class_='scroll')
-      for each in pictures.of_task(study, task)
+      runs.figure(each, of_task=True) for each in pictures.of_task(study, task)
     ]
     if drawn:
       parts.append(tag('section', tag('h3', task), *drawn, data_task=task))

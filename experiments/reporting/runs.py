@@ -88,7 +88,7 @@ def failures(studies: Sequence[Study], problems: Sequence[str]) -> Html | None:
   )
 
 
-def figure(picture: Picture, class_: str | None = None) -> Html:
+def figure(picture: Picture, of_task: bool = False) -> Html:
   """Returns a picture with its caption, and a link to it alone."""
   image = tag(
     'img',
@@ -96,11 +96,16 @@ def figure(picture: Picture, class_: str | None = None) -> Html:
     alt=picture.words,
     width=picture.width,
     height=picture.height,
-    loading='lazy',
+    # A picture of a run may never be seen; on paper those of tasks are.
+    loading=None if of_task else 'lazy',
   )
   return tag(
     'figure',
-    tag('div', tag('a', image, href=picture.source), class_=class_),
+    tag(
+      'div',
+      tag('a', image, href=picture.source),
+      class_='scroll' if of_task else None,
+    ),
     tag('figcaption', picture.words),
   )
 

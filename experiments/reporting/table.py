@@ -2,10 +2,11 @@
 
 import csv
 import io
+import re
 from collections.abc import Sequence
 
 from reporting import strips
-from reporting.elements import Html, tag
+from reporting.elements import Html, join, tag
 from reporting.reading import Study
 from studies import statistics, tables
 from studies.outcomes import METRICS, Row
@@ -50,7 +51,7 @@ def as_html(studies: Sequence[Study]) -> Html:
       body.append(
         tag(
           'tr',
-          tag('th', row.label, scope='row', title=row.name),
+          tag('th', _breakable(row.label), scope='row', title=row.name),
           *(tag('td', name) for name in names),
           *cells,
           data_task=row.task,
@@ -108,6 +109,11 @@ def _cell(row: Row, heading: str, text: str, scales: strips.Ends) -> Html:
     class_='number',
     data_value=repr(mean.mean),
   )
+
+
+def _breakable(label: str) -> Html:
+  """Returns a label that can go on in another line after each flag."""
+  return join(*re.split('(?<=[=-])', label), between=tag('wbr'))
 
 
 def _plain(text: str) -> str:

@@ -128,7 +128,5 @@ def test_the_page_fits_a_phone_and_paper(page):
   assert wide.evaluate('each => each.scrollWidth > each.clientWidth')
   page.emulate_media(media='print')
   assert not page.locator('.filters').is_visible()
-  page.evaluate("dispatchEvent(new Event('beforeprint'))")
-  assert page.locator('details:not([open])').count() == 0
-  page.evaluate("dispatchEvent(new Event('afterprint'))")
-  assert page.locator('details[open]').count() == 0
+  page.set_viewport_size({'width': 1040, 'height': 740})
+  assert wide.evaluate('each => each.scrollWidth <= innerWidth')
