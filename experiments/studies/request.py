@@ -13,6 +13,8 @@ from studies.about import About
 from studies.grid_flags import Additions
 
 FLAGS = flags.FLAGS
+# Makes --help of a program show the flags that are defined here.
+flags.disclaim_key_flags()
 
 RUN = pathlib.Path(__file__).resolve().parents[1] / 'run.py'
 # The place of images differs between machines, so grids do not have it.
