@@ -46,6 +46,17 @@ def counting(number: int, like: Array) -> Array:
   return aligned(jnp.arange(number, dtype=like.dtype), like)
 
 
+def normalised(x: Array) -> Array:
+  """Divides features [..., C] by their root mean square.
+
+  Zhang and Sennrich 2019, https://arxiv.org/abs/1910.07467. Narrow dtypes are
+  squared in float32.
+  """
+  wide = x.astype(jnp.promote_types(x.dtype, jnp.float32))
+  square = (wide**2).mean(axis=-1, keepdims=True)
+  return (wide * jax.lax.rsqrt(square + _EPSILON)).astype(x.dtype)
+
+
 def log_softplus(x: Array) -> Array:
   """Computes log(log(1 + e^x)) without underflow; elementwise, any shape.
 

@@ -17,7 +17,6 @@ from gtmm_jax.memory import addressing, contract, scan
 
 Array = jax.Array
 
-_EPSILON = 1e-6
 # Below every radius and phase, with a finite logarithm.
 _TINY = 1e-30
 
@@ -90,7 +89,7 @@ class SSM(nn.RNNCellBase):
     parts = []
     for layer in range(self.layers):
       name = f'layer_{layer}'
-      u = _norm(x, f'{name}_norm')
+      u = self._norm(x, f'{name}_norm')
       y, *state = self._advance(
         carry.real[..., layer, :], carry.imaginary[..., layer, :], u, name
       )
@@ -99,7 +98,7 @@ class SSM(nn.RNNCellBase):
     real, imaginary = (
       jnp.stack(part, axis=-2) for part in zip(*parts, strict=True)
     )
-    return SSMState(real, imaginary), _norm(x, 'context_norm')
+    return SSMState(real, imaginary), self._norm(x, 'context_norm')
 
   def _advance(
     self, real: Array, imaginary: Array, u: Array, name: str
@@ -133,6 +132,13 @@ class SSM(nn.RNNCellBase):
       f'{name}_d', nn.initializers.normal(1.0), (self.size,), jnp.float32
     )
     return y + addressing.aligned(d.astype(u.dtype), u) * u, real, imaginary
+
+  def _norm(self, x: Array, name: str) -> Array:
+    """Normalises x [..., C], times a learned scale."""
+    scale = self.param(name, nn.initializers.ones, (self.size,), jnp.float32)
+    return addressing.aligned(scale.astype(x.dtype), x) * (
+      addressing.normalised(x)
+    )
 
   def _recurrence(self, dtype: Any, name: str) -> list[Array]:
     """Returns both parts of lambda, and gamma, all [S], in a dtype."""
@@ -198,10 +204,6 @@ class SSM(nn.RNNCellBase):
       )
     shape = (*input_shape[:-1], self.layers, self.state_size)
     return SSMState(contract.zeros(*shape), contract.zeros(*shape))
-
-
-def _norm(x: Array, name: str) -> Array:
-  return nn.RMSNorm(epsilon=_EPSILON, dtype=x.dtype, name=name)(x)
 
 
 def _gaussian(variance: float) -> nn.initializers.Initializer:

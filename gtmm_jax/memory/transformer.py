@@ -21,7 +21,6 @@ Positions = Literal['rotary', 'sinusoidal', 'both', 'none']
 
 # Of the slowest wave of positions (Vaswani et al. 2017, section 3.5).
 _LONGEST = 10_000.0
-_EPSILON = 1e-6
 
 
 class TransformerState(NamedTuple):
@@ -102,7 +101,7 @@ class Transformer(nn.RNNCellBase):
     keys, values, weights = [], [], []
     for layer in range(self.layers):
       name = f'block_{layer}'
-      query, key, value = self._projections(_norm(x, f'{name}_norm'), name)
+      query, key, value = self._projections(self._norm(x, f'{name}_norm'), name)
       if self.positions in ('rotary', 'both'):
         query, key = turned(query, number), turned(key, number)
       keys.append(self._write(carry.keys[..., layer, :, :], key, number))
@@ -110,14 +109,21 @@ class Transformer(nn.RNNCellBase):
       read, weight = self._attend(query, keys[-1], values[-1], number)
       weights.append(weight)
       x = x + self._output(read, f'{name}_output')
-      x = x + self._hidden(_norm(x, f'{name}_hidden_norm'), name)
+      x = x + self._hidden(self._norm(x, f'{name}_hidden_norm'), name)
     state = TransformerState(
       jnp.stack(keys, axis=-3),
       jnp.stack(values, axis=-3),
       number,
       jnp.concatenate(weights, axis=-2),
     )
-    return state, _norm(x, 'context_norm')
+    return state, self._norm(x, 'context_norm')
+
+  def _norm(self, x: Array, name: str) -> Array:
+    """Normalises x [..., C], times a learned scale."""
+    scale = self.param(name, nn.initializers.ones, (self.size,), jnp.float32)
+    return addressing.aligned(scale.astype(x.dtype), x) * (
+      addressing.normalised(x)
+    )
 
   def _projections(self, x: Array, name: str) -> list[Array]:
     """Returns queries, keys and values, each [..., A, D]."""
@@ -184,10 +190,6 @@ class Transformer(nn.RNNCellBase):
       calls=jnp.zeros(batch, jnp.int32),
       read_weights=contract.zeros(*batch, self.layers * self.heads, self.slots),
     )
-
-
-def _norm(x: Array, name: str) -> Array:
-  return nn.RMSNorm(epsilon=_EPSILON, dtype=x.dtype, name=name)(x)
 
 
 def waves(number: Array, size: int, dtype: jnp.dtype) -> tuple[Array, Array]:

@@ -62,7 +62,7 @@ def test_without_replicas_there_is_one(values):
   assert grown[0].replicas == 1
 
 
-@pytest.mark.parametrize('name', ['layers', 'seconds', 'v'])
+@pytest.mark.parametrize('name', ['floors', 'seconds', 'v'])
 def test_a_setting_that_is_not_there_is_refused(values, name):
   with pytest.raises(ValueError, match=f'{name}: there is no such setting'):
     growth.settings(growth.Growth(name, (1, 2)), values())

@@ -57,7 +57,7 @@ def slow_ssm(core, variables, inputs):
     x = each @ tree['embedding']['kernel'] + tree['embedding']['bias']
     for layer in range(core.layers):
       name = f'layer_{layer}'
-      scale = tree[f'{name}_norm']['scale']
+      scale = tree[f'{name}_norm']
       u = scale * x / np.sqrt((x**2).mean() + 1e-6)
       eigenvalue = np.exp(
         -np.exp(tree[f'{name}_nu']) + 1j * np.exp(tree[f'{name}_log_phase'])
@@ -73,7 +73,7 @@ def slow_ssm(core, variables, inputs):
       both = y @ mixing['kernel'] + mixing['bias']
       x = x + both[:size] / (1 + np.exp(-both[size:]))
     states[t] = s
-    scale = tree['context_norm']['scale']
+    scale = tree['context_norm']
     contexts.append(scale * x / np.sqrt((x**2).mean() + 1e-6))
   return states, np.array(contexts)
 

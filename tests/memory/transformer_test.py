@@ -85,7 +85,7 @@ def slow_transformer(core, variables, inputs):
           x[t, half + i] += np.cos(angle)
   for layer in range(core.layers):
     name = f'block_{layer}'
-    normed = norm(x, tree[f'{name}_norm']['scale'])
+    normed = norm(x, tree[f'{name}_norm'])
     parts = (normed @ tree[f'{name}_projections']['kernel']).reshape(
       len(x), 3, core.heads, core.head_size
     )
@@ -108,10 +108,10 @@ def slow_transformer(core, variables, inputs):
     x = x + reads.reshape(len(x), -1) @ tree[f'{name}_output']['kernel']
     hidden = tree[f'{name}_hidden']
     output = tree[f'{name}_hidden_output']
-    normed = norm(x, tree[f'{name}_hidden_norm']['scale'])
+    normed = norm(x, tree[f'{name}_hidden_norm'])
     hidden = gelu(normed @ hidden['kernel'] + hidden['bias'])
     x = x + hidden @ output['kernel'] + output['bias']
-  return norm(x, tree['context_norm']['scale'])
+  return norm(x, tree['context_norm'])
 
 
 @pytest.mark.parametrize('positions', ['rotary', 'sinusoidal', 'both', 'none'])
@@ -141,7 +141,7 @@ def test_a_block_equals_the_attention_of_flax(inputs):
   )
   states, contexts = run(PLAIN, variables, inputs)
   x = inputs @ tree['embedding']['kernel'] + tree['embedding']['bias']
-  normed = norm(x, tree['block_0_norm']['scale']).swapaxes(0, 1)
+  normed = norm(x, tree['block_0_norm']).swapaxes(0, 1)
   heads = PLAIN.heads, PLAIN.head_size
   layer = nn.MultiHeadDotProductAttention(
     *(PLAIN.heads, np.float32),
@@ -159,7 +159,7 @@ def test_a_block_equals_the_attention_of_flax(inputs):
   }
   mask = nn.make_causal_mask(np.ones((BATCH, STEPS)))
   found = layer.apply({'params': attention}, normed, mask=mask)
-  expected = norm(x + np.swapaxes(found, 0, 1), tree['context_norm']['scale'])
+  expected = norm(x + np.swapaxes(found, 0, 1), tree['context_norm'])
   np.testing.assert_allclose(contexts, expected, rtol=1e-5, atol=1e-5)
   np.testing.assert_array_equal(states.calls[-1], STEPS)
 

@@ -41,11 +41,11 @@ def _recorded(run):
 def test_first_call_sets_the_horizon(tmp_path):
   run = _prepare(tmp_path)
   small = presets.SMALL
-  assert _recorded(run) == ('decay', 10, 30, small.average)
+  assert _recorded(run) == ('decay', 0, 30, small.average)
   assert run.recipe == Recipe(
     small.learning_rate,
     'decay',
-    10,
+    0,
     30,
     small.fall_share,
     small.gradient_norm,
@@ -76,7 +76,7 @@ def test_later_calls_keep_the_horizon_of_the_first(tmp_path):
     ({'steps': 61}, r'--steps=61 is more than the 60 steps .* falls to 0'),
     ({'steps': 61, 'decay_steps': 60}, 'name another --workdir'),
     ({'decay_steps': 61}, r'decay_steps \(60 in the workdir, 61 now\)'),
-    ({'warmup_steps': 3}, r'warmup_steps \(20 in the workdir, 3 now\)'),
+    ({'warmup_steps': 3}, r'warmup_steps \(0 in the workdir, 3 now\)'),
     ({'schedule': 'constant'}, r"schedule \('decay' in the workdir"),
     ({'average': 0.9}, r'average \(0\.0 in the workdir, 0\.9 now\)'),
     ({'seed': 3, 'steps': 61}, 'seed'),
@@ -102,7 +102,7 @@ def test_a_constant_rate_goes_on_to_any_step(tmp_path):
   ('changes', 'words'),
   [
     ({'decay_steps': 29}, '--steps=30 is more than --decay_steps=29'),
-    ({'warmup_steps': 11}, '--warmup_steps is 11; it must be at most 10'),
+    ({'warmup_steps': 25}, '--warmup_steps is 25; it must be at most 24'),
     ({'warmup_steps': -1}, '--warmup_steps is -1; it must be at least 0'),
     ({'decay_steps': 0}, '--decay_steps is 0; it must be at least 1'),
     ({'average': 1.0}, '--average is 1.0; it must be from 0 to below 1'),
@@ -113,7 +113,7 @@ def test_a_constant_rate_goes_on_to_any_step(tmp_path):
     ({'set': ('fall_share=1.5',)}, 'fall_share must be at most 1'),
     ({'set': ('fall_share=0',)}, 'fall_share must be a number above 0'),
     ({'schedule': 'constant', 'set': ('fall_share=1',)}, 'mean nothing with'),
-    ({'set': ('fall_share=0.2',), 'warmup_steps': 25}, 'at most 24: in the'),
+    ({'set': ('fall_share=0.5',), 'warmup_steps': 16}, 'at most 15: in the'),
     ({'set': ('gradient_norm=0',)}, 'above 0, at most 2147483647, or none'),
   ],
 )

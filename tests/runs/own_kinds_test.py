@@ -105,7 +105,7 @@ def test_a_program_of_ones_own_has_all_flags_and_refuses_in_one_line(tmp_path):
     )
 
   shown = start('--help').stdout
-  for words in ('associative|leaky>', 'frames|backward_recall>', 'leaky decay'):
+  for words in ('ssm|leaky>', 'frames|backward_recall>', 'leaky decay'):
     assert words in ' '.join(shown.split()) or words in ''.join(shown.split())
   result = start('--model=leaky', '--set=decoy=1')
   assert (result.returncode, result.stdout) == (2, '')

@@ -176,7 +176,7 @@ def test_a_run_leaves_records_checkpoints_and_figures(whole):
       assert np.all(np.isfinite(line[name])) and np.shape(line[name]) == (2,)
     assert line['failed_at'] == [None, None]
     rate = presets.SMALL.learning_rate
-    recipe = Recipe(rate, 'decay', warmup_steps=2, decay_steps=8)
+    recipe = Recipe(rate, 'decay', 0, 8, presets.SMALL.fall_share)
     rate = rate_at(recipe, line['step'])
     assert line['learning_rate'] == pytest.approx(rate, rel=1e-5)
     assert line['steps_per_second'] > 0
