@@ -46,13 +46,19 @@ def counting(number: int, like: Array) -> Array:
   return aligned(jnp.arange(number, dtype=like.dtype), like)
 
 
+def at_least_single(dtype: jnp.dtype) -> jnp.dtype:
+  """Returns float32 for a narrower floating-point dtype, else the dtype."""
+  is_narrow = jnp.finfo(dtype).bits < jnp.finfo(jnp.float32).bits
+  return jnp.dtype(jnp.float32) if is_narrow else dtype
+
+
 def normalised(x: Array) -> Array:
   """Divides features [..., C] by their root mean square.
 
   Zhang and Sennrich 2019, https://arxiv.org/abs/1910.07467. Narrow dtypes are
   squared in float32.
   """
-  wide = x.astype(jnp.promote_types(x.dtype, jnp.float32))
+  wide = x.astype(at_least_single(x.dtype))
   square = (wide**2).mean(axis=-1, keepdims=True)
   return (wide * jax.lax.rsqrt(square + _EPSILON)).astype(x.dtype)
 

@@ -204,6 +204,20 @@ def with_initial_memory(core: nn.Module, carry: Any) -> Any:
   return carry._replace(memory=jnp.where(is_first, learned, memory))
 
 
+def normalise(core: nn.Module, x: Array, name: str) -> Array:
+  """Divides features by their root mean square, and multiplies by a scale.
+
+  Args:
+    core: in its compact call; it gets the scale as a parameter [C], ones at
+      the start.
+    x: [..., C].
+    name: of the parameter.
+  """
+  scale = core.param(name, nn.initializers.ones, (x.shape[-1],), jnp.float32)
+  normalised = addressing.normalised(x)
+  return addressing.aligned(scale.astype(x.dtype), x) * normalised
+
+
 def flatten_heads(reads: Array) -> Array:
   """Flattens reads [..., R, W] to [..., R W]; also with an empty batch."""
   *batch, heads, size = reads.shape

@@ -106,7 +106,7 @@ def _waves(coefficients: Array, slots: int) -> Array:
 def _turned(query: Array, newest: Array) -> Array:
   """Returns coefficients by age, [..., 2 F], for waves by `newest` - age."""
   # bfloat16 has too few digits for angles.
-  precise = newest.astype(jnp.promote_types(query.dtype, jnp.float32))
+  precise = newest.astype(addressing.at_least_single(query.dtype))
   w = addressing.aligned(jnp.asarray(frequencies(), precise.dtype), precise)
   cos, sin = (f(w * precise).astype(query.dtype) for f in (jnp.cos, jnp.sin))
   a, b = query[..., :FREQUENCIES], query[..., FREQUENCIES : 2 * FREQUENCIES]

@@ -89,7 +89,7 @@ class SSM(nn.RNNCellBase):
     parts = []
     for layer in range(self.layers):
       name = f'layer_{layer}'
-      u = self._norm(x, f'{name}_norm')
+      u = contract.normalise(self, x, f'{name}_norm')
       y, *state = self._advance(
         carry.real[..., layer, :], carry.imaginary[..., layer, :], u, name
       )
@@ -98,7 +98,9 @@ class SSM(nn.RNNCellBase):
     real, imaginary = (
       jnp.stack(part, axis=-2) for part in zip(*parts, strict=True)
     )
-    return SSMState(real, imaginary), self._norm(x, 'context_norm')
+    return SSMState(real, imaginary), contract.normalise(
+      self, x, 'context_norm'
+    )
 
   def _advance(
     self, real: Array, imaginary: Array, u: Array, name: str
@@ -133,13 +135,6 @@ class SSM(nn.RNNCellBase):
     )
     return y + addressing.aligned(d.astype(u.dtype), u) * u, real, imaginary
 
-  def _norm(self, x: Array, name: str) -> Array:
-    """Normalises x [..., C], times a learned scale."""
-    scale = self.param(name, nn.initializers.ones, (self.size,), jnp.float32)
-    return addressing.aligned(scale.astype(x.dtype), x) * (
-      addressing.normalised(x)
-    )
-
   def _recurrence(self, dtype: Any, name: str) -> list[Array]:
     """Returns both parts of lambda, and gamma, all [S], in a dtype."""
     least, greatest = self.least_radius**2, self.greatest_radius**2
@@ -165,7 +160,7 @@ class SSM(nn.RNNCellBase):
     log_phase = self.param(f'{name}_log_phase', first_log_phase)
     log_gamma = self.param(f'{name}_log_gamma', first_log_gamma)
     # An eigenvalue near 1 in absolute value needs more digits than bfloat16's.
-    wide = jnp.promote_types(dtype, jnp.float32)
+    wide = addressing.at_least_single(dtype)
     radius = jnp.exp(-jnp.exp(nu.astype(wide)))
     phase = jnp.exp(log_phase.astype(wide))
     parts = (

@@ -101,7 +101,9 @@ class Transformer(nn.RNNCellBase):
     keys, values, weights = [], [], []
     for layer in range(self.layers):
       name = f'block_{layer}'
-      query, key, value = self._projections(self._norm(x, f'{name}_norm'), name)
+      query, key, value = self._projections(
+        contract.normalise(self, x, f'{name}_norm'), name
+      )
       if self.positions in ('rotary', 'both'):
         query, key = turned(query, number), turned(key, number)
       keys.append(self._write(carry.keys[..., layer, :, :], key, number))
@@ -109,21 +111,16 @@ class Transformer(nn.RNNCellBase):
       read, weight = self._attend(query, keys[-1], values[-1], number)
       weights.append(weight)
       x = x + self._output(read, f'{name}_output')
-      x = x + self._hidden(self._norm(x, f'{name}_hidden_norm'), name)
+      x = x + self._hidden(
+        contract.normalise(self, x, f'{name}_hidden_norm'), name
+      )
     state = TransformerState(
       jnp.stack(keys, axis=-3),
       jnp.stack(values, axis=-3),
       number,
       jnp.concatenate(weights, axis=-2),
     )
-    return state, self._norm(x, 'context_norm')
-
-  def _norm(self, x: Array, name: str) -> Array:
-    """Normalises x [..., C], times a learned scale."""
-    scale = self.param(name, nn.initializers.ones, (self.size,), jnp.float32)
-    return addressing.aligned(scale.astype(x.dtype), x) * (
-      addressing.normalised(x)
-    )
+    return state, contract.normalise(self, x, 'context_norm')
 
   def _projections(self, x: Array, name: str) -> list[Array]:
     """Returns queries, keys and values, each [..., A, D]."""
