@@ -5,16 +5,14 @@ at copies of them on another machine.
 """
 
 import datetime
-import os
 import pathlib
 import re
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from gtmm_jax import records
+from studies import logs
 
-# Bytes at the end of a log that are read.
-_TAIL = 2**16
 _LONGEST = 400
 # Lines with which programs end: by a mistake, by a signal, by an error.
 _MISTAKE = re.compile(r'(\S+\.py|gtmm-run): ')
@@ -66,12 +64,7 @@ def of_unfinished(
 
 def last_line(log: pathlib.Path) -> str:
   """Returns the last line of a log, shortened; '' without any."""
-  if not log.is_file():
-    return ''
-  with log.open('rb') as file:
-    file.seek(max(0, file.seek(0, os.SEEK_END) - _TAIL))
-    text = file.read().decode(errors='replace')
-  lines = [_TERMINAL.sub('', line).strip() for line in text.splitlines()]
+  lines = [_TERMINAL.sub('', line).strip() for line in logs.last_lines(log)]
   return next((line for line in reversed(lines) if line), '')[:_LONGEST]
 
 

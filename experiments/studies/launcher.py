@@ -61,9 +61,7 @@ class Runs:
     """
     with signals.deferred(signals.GOES_ON, self._executor.kill):
       try:
-        while (
-          self._left or self._executor.running
-        ) and signals.received() is None:
+        while self._is_busy() and signals.received() is None:
           self._begin()
           self._look()
           time.sleep(children.LOOK)
