@@ -1,12 +1,16 @@
 """Ends a program when it receives a signal; imports little.
 
-A thread waits for SIGINT, SIGTERM and SIGHUP, because the main thread may be
-inside XLA's compiler for a minute, where Python calls no signal handlers. It
-ends the program at once, with one line and the shell's exit code, 128 plus the
-signal's number. If the program has something to save, it records the first
-signal and ends the program at the second one. It ends the process without
-tearing Python down: XLA's threads may still be compiling and would then crash
-with a segmentation fault.
+A thread waits for SIGINT, SIGTERM, SIGHUP, SIGUSR1 and SIGUSR2, because the
+main thread may be inside XLA's compiler for a minute, where Python calls no
+signal handlers. It ends the program at once, with one line and the shell's exit
+code, 128 plus the signal's number. If the program has something to save, it
+records the first signal and ends the program at the second one. It ends the
+process without tearing Python down: XLA's threads may still be compiling and
+would then crash with a segmentation fault.
+
+SIGUSR1 and SIGUSR2 are a cluster's warning that it will soon end the program.
+Several processes may pass on the same warning, so that one of them never counts
+as a second signal.
 """
 
 import contextlib
@@ -19,8 +23,14 @@ import time
 from collections.abc import Callable, Iterator
 from typing import NoReturn
 
-_NAMES = ('SIGINT', 'SIGTERM', 'SIGHUP')
-ENDING = [getattr(signal, name) for name in _NAMES if hasattr(signal, name)]
+
+def _numbers(*names: str) -> list[int]:
+  """Returns the numbers of those signals that the system has."""
+  return [getattr(signal, name) for name in names if hasattr(signal, name)]
+
+
+_WARNINGS = _numbers('SIGUSR1', 'SIGUSR2')
+ENDING = [*_numbers('SIGINT', 'SIGTERM', 'SIGHUP'), *_WARNINGS]
 # For programs whose command can be repeated at any time.
 GOES_ON = 'the same command continues where it stopped'
 _BROKEN_PIPE = 13
@@ -182,7 +192,8 @@ def _receive(number: int) -> None:
       _say(number, 'finishes its current work; a second signal ends it at once')
       return
     is_same = number == _watch.first and now - _watch.at < _TWICE
-    if is_same or (number == _BROKEN_PIPE and not is_first):
+    is_mild = number in (_BROKEN_PIPE, *_WARNINGS)
+    if is_same or (is_mild and not is_first):
       return
     _end(number)
 

@@ -367,8 +367,8 @@ def end(number, _):
   time.sleep(0.2)
   pathlib.Path('saved').touch()
   sys.exit(128 + number)
-for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-  signal.signal(number, end)
+for name in ('SIGINT', 'SIGTERM', 'SIGHUP', 'SIGUSR1', 'SIGUSR2'):
+  signal.signal(getattr(signal, name), end)
 with open('begun', 'a') as file:
   file.write(str(os.getpid()))
 while True:
@@ -382,6 +382,7 @@ while True:
     (signal.SIGINT, 130),
     pytest.param(signal.SIGTERM, 143, marks=pytest.mark.slow),
     pytest.param(signal.SIGHUP, 129, marks=pytest.mark.slow),
+    pytest.param(signal.SIGUSR2, 128 + signal.SIGUSR2, marks=pytest.mark.slow),
   ],
 )
 def test_a_signal_ends_the_run_and_begins_no_further_one(

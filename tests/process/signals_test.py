@@ -2,6 +2,7 @@
 
 import os
 import pathlib
+import signal
 import subprocess
 import sys
 
@@ -70,7 +71,7 @@ def _watched(body):
   return _python(
     'import os, signal, sys, time\n'
     'from gtmm_jax.process import signals\n'
-    'for name in ("SIGINT", "SIGTERM"):\n'
+    'for name in ("SIGINT", "SIGTERM", "SIGUSR1", "SIGUSR2"):\n'
     '  signal.signal(getattr(signal, name), signal.SIG_DFL)\n'
     'signals.watch("nothing")\n'
     'def send(name):\n'
@@ -106,6 +107,27 @@ with signals.deferred('the last one is kept'):
   assert result.returncode == 130
   last = '-c: SIGINT: the last one is kept.'
   assert result.stderr.splitlines()[1:] == [last]
+
+
+def test_a_cluster_s_warnings_never_cut_the_saving_short():
+  result = _watched("""
+try:
+  with signals.deferred('the last one is kept'):
+    send('SIGUSR2')
+    for name in ('SIGUSR2', 'SIGUSR1'):
+      time.sleep(0.3)
+      send(name)
+    print(signals.received() == signal.SIGUSR2)
+    raise signals.Stopped(signals.received(), 'saved')
+except signals.Stopped as stopped:
+  signals.leave(stopped)
+""")
+  code = 128 + signal.SIGUSR2
+  assert (result.returncode, result.stdout) == (code, 'True\n')
+  assert result.stderr.splitlines() == [
+    '-c: SIGUSR2: finishes its current work; a second signal ends it at once.',
+    '-c: SIGUSR2: saved.',
+  ]
 
 
 def test_a_signal_ends_what_has_nothing_to_save():

@@ -381,12 +381,18 @@ def _reported(workdir):
   return [line['step'] for line in records.read_metrics(workdir)]
 
 
+_PREEMPTIONS = signal.SIGTERM, signal.SIGUSR1, signal.SIGUSR2
+
+
+@pytest.mark.parametrize(
+  'number', slow_cases.but_for([signal.SIGTERM], _PREEMPTIONS)
+)
 def test_a_process_that_is_ended_goes_on_to_the_same_records(
-  whole, tmp_path, without_pictures
+  whole, tmp_path, without_pictures, number
 ):
   workdir = tmp_path / 'run'
-  result = _signalled(workdir, 2, signal.SIGTERM)
-  assert result.returncode == 143, result.stderr
+  result = _signalled(workdir, 2, number)
+  assert result.returncode == 128 + number, result.stderr
   assert _reported(workdir) == [2, 4] and result.stderr.count('\n') == 2
   saved = f'saved at step 4 in {workdir}; the same command continues'
   assert saved in result.stderr
@@ -414,7 +420,7 @@ def test_a_process_that_is_ended_twice_keeps_its_last_checkpoint(
   workdir = tmp_path / 'run'
   result = _signalled(workdir, 2, signal.SIGTERM, signal.SIGINT)
   assert result.returncode == 130, result.stderr
-  assert 'the last whole checkpoint is kept' in result.stderr
+  assert 'the last complete checkpoint is kept' in result.stderr
   assert _reported(workdir) == [2]
   _run(workdir, evaluate_every=0)
   assert _lines(workdir) == _not_evaluated(whole)
