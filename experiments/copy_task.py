@@ -28,7 +28,7 @@ from absl import app, flags
 
 from copying import session, training
 from gtmm_jax import folds
-from gtmm_jax.process import jax_settings
+from gtmm_jax.process import jax_settings, locks
 from gtmm_jax.runs import workdirs
 
 FLAGS = flags.FLAGS
@@ -115,7 +115,7 @@ def main(_: list[str]) -> None:
     command.fail(error)
   try:
     session.complete(problems, settings, workdir, command.console())
-  except (workdirs.CannotGoOn, OSError) as error:
+  except (locks.CannotLock, OSError) as error:
     command.fail(error)
 
 

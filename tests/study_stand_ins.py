@@ -68,7 +68,8 @@ json.dump(found, sys.stdout)
 RUN = (
   _CONFIG
   + """
-import filelock
+import atexit
+from gtmm_jax.process import locks
 
 flags = dict(flag[2:].split('=', 1) for flag in sys.argv[1:])
 folder = pathlib.Path(flags['workdir'])
@@ -77,11 +78,12 @@ if flags['model'] == 'lru':
   print('run.py: no such luck', file=sys.stderr)
   sys.exit(2)
 folder.mkdir(parents=True, exist_ok=True)
-lock = filelock.FileLock(folder / 'lock', timeout=0)
+lock = locks.alone(folder)
 try:
-  lock.acquire()
-except filelock.Timeout:
-  print('run.py: Another program runs in', folder, file=sys.stderr)
+  lock.__enter__()
+  atexit.register(lock.__exit__, None, None, None)
+except locks.CannotLock as error:
+  print('run.py:', error, file=sys.stderr)
   sys.exit(2)
 (folder / 'figures').mkdir(exist_ok=True)
 if records.read_evaluation(folder) is not None:

@@ -10,8 +10,8 @@ from rich.console import Console
 
 from copying import report, training
 from gtmm_jax import folds, records
-from gtmm_jax.process import command, jax_settings, provenance
-from gtmm_jax.runs import progress, starts, workdirs
+from gtmm_jax.process import command, jax_settings, locks, provenance
+from gtmm_jax.runs import progress, starts
 
 _PACKAGES = ('jax', 'jaxlib', 'flax', 'optax', 'numpy')
 # A core has learned to copy where its error in training is below.
@@ -46,11 +46,11 @@ def complete(
     console: to print on.
 
   Raises:
-    CannotGoOn: another program runs in the folder.
+    CannotLock: another program runs in the folder.
     OSError: something cannot be written.
   """
   stem = workdir / 'copy_task'
-  with workdirs.alone(workdir):
+  with locks.alone(workdir):
     rows = report.finished(records.read_evaluation(workdir), settings)
     figures = [stem.with_suffix(kind) for kind in ('.png', '.pdf')]
     if rows is None or all(path.exists() for path in figures):

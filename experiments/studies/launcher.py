@@ -5,8 +5,7 @@ import signal
 import time
 from collections.abc import Callable, Sequence
 
-from gtmm_jax.process import children, command, signals
-from gtmm_jax.runs import workdirs
+from gtmm_jax.process import children, command, locks, signals
 from studies import cell_records, logs, reports
 from studies.cell_records import Cell
 from studies.local import Ended, Local
@@ -80,7 +79,7 @@ class Runs:
         return
       if time.monotonic() < self._looked.get(cell.name, 0.0):
         continue
-      if workdirs.is_taken(cell.workdir):
+      if locks.is_taken(cell.workdir):
         self._leave(cell)
         continue
       self._left.remove(cell)
@@ -116,7 +115,7 @@ class Runs:
       self._say(cell, *self._judge(cell))
       return
     if code == command.MISTAKE and any(
-      workdirs.TAKEN in each for each in ended.lines
+      locks.TAKEN in each for each in ended.lines
     ):
       self._left.append(cell._replace(is_evaluated=False))
       self._leave(cell)

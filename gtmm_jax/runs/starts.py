@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from gtmm_jax import records
-from gtmm_jax.process import provenance
+from gtmm_jax.process import locks, provenance
 
 # Values of the latest start that config.json also has beside the list.
 _OF_LATEST = ('versions', 'device')
@@ -35,6 +35,8 @@ def recorded(
   write()
   try:
     yield
+  except locks.Lost:
+    raise  # The folder is another program's now.
   except BaseException:
     start['ended'] = _now()
     # The error that ended the program counts, not a full disk here.

@@ -1,11 +1,7 @@
-"""The folder of a run: its place, its contents, and the lock for writing."""
+"""The folder of a run: its place and its contents."""
 
-import contextlib
 import pathlib
-from collections.abc import Iterator
 from typing import Any
-
-import filelock
 
 from gtmm_jax import presets, records
 from gtmm_jax.process import jax_settings, places
@@ -30,8 +26,6 @@ _WITHOUT_VALIDATION = (
   'an earlier version trained on what is now for validation: it takes another '
   '--workdir'
 )
-# Begins the line on a folder that another program has locked.
-TAKEN = 'Another program runs in'
 
 
 class CannotGoOn(ValueError):
@@ -253,40 +247,3 @@ def require_checkpoint(workdir: pathlib.Path, steps: int) -> None:
     )
   if saved and max(saved) > steps:
     raise CannotGoOn(_trained_further(workdir, max(saved), steps))
-
-
-def is_taken(workdir: pathlib.Path) -> bool:
-  """Returns whether another program runs in a folder; writes nothing."""
-  file = workdir / 'lock'
-  if not file.exists():
-    return False
-  try:
-    filelock.FileLock(file, timeout=0).acquire().lock.release()
-  except filelock.Timeout:
-    return True
-  except OSError:  # A run reports what is wrong.
-    return False
-  return False
-
-
-@contextlib.contextmanager
-def alone(workdir: pathlib.Path) -> Iterator[None]:
-  """Locks a folder against other programs, and makes it if it is missing.
-
-  Raises:
-    CannotGoOn: another program runs in the folder, on this machine or, if the
-      file system shares locks, on another; or the folder cannot be locked.
-  """
-  try:
-    workdir.mkdir(parents=True, exist_ok=True)
-    lock = filelock.FileLock(workdir / 'lock', timeout=0).acquire()
-  except filelock.Timeout as error:
-    raise CannotGoOn(
-      f'{TAKEN} {workdir}; wait for it, or name another --workdir.'
-    ) from error
-  except OSError as error:
-    raise CannotGoOn(
-      f'{workdir} cannot be made and locked ({error}); name another --workdir.'
-    ) from error
-  with lock:
-    yield

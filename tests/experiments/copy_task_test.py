@@ -20,8 +20,7 @@ import copy_task
 import program_flags
 from copying import session, training
 from gtmm_jax import records
-from gtmm_jax.process import command, jax_settings
-from gtmm_jax.runs import workdirs
+from gtmm_jax.process import command, jax_settings, locks
 
 PROGRAM = (
   pathlib.Path(__file__).resolve().parents[2] / 'experiments' / 'copy_task.py'
@@ -289,8 +288,8 @@ def test_the_same_command_gives_the_same_numbers_in_place_of_the_old(
       _prepare(*words)
   records.write_config(workdir, {'settings': settings})
   with (
-    workdirs.alone(workdir),
-    pytest.raises(workdirs.CannotGoOn, match='Another program runs in'),
+    locks.alone(workdir),
+    pytest.raises(locks.CannotLock, match='Another program runs in'),
   ):
     _complete(*words)
   assert records.read_metrics(workdir) == [old]

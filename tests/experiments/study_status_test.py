@@ -5,6 +5,7 @@ import os
 import pathlib
 import subprocess
 import sys
+import time
 
 import numpy as np
 import pytest
@@ -12,8 +13,8 @@ import pytest
 import own_records
 import program_flags
 from gtmm_jax import records
-from gtmm_jax.runs import workdirs
-from studies import grid_file, held_locks, logs, results_file, status
+from gtmm_jax.process import command, holders, locks
+from studies import grid_file, logs, results_file, status
 from studies.about import About
 from studies.request import Study
 
@@ -101,9 +102,9 @@ def test_a_cell_runs_while_its_lock_is_held_which_is_left_alone(tmp_path):
   workdir = tmp_path / 'ntm'
   _report(workdir, 900, 1200, 1500, held_out=_values(0.4))
   study = _study(tmp_path, ['ntm'])
-  with workdirs.alone(workdir):
+  with locks.alone(workdir):
     (state,) = status.read(study).values()
-    assert workdirs.is_taken(workdir)
+    assert locks.is_taken(workdir)
   # 1,500 steps at ten a second.
   assert state == status.State('running', 1500, 3000, 2.5, pytest.approx(0.4))
   (state,) = status.read(study).values()
@@ -112,7 +113,7 @@ def test_a_cell_runs_while_its_lock_is_held_which_is_left_alone(tmp_path):
 
 def test_a_ratio_that_does_not_count_yet_and_one_report_say_nothing(tmp_path):
   _report(tmp_path / 'ntm', 50)
-  with workdirs.alone(tmp_path / 'ntm'):
+  with locks.alone(tmp_path / 'ntm'):
     (state,) = status.read(_study(tmp_path, ['ntm'])).values()
   assert state == status.State('running', 50, 3000, None, None)
 
@@ -140,16 +141,34 @@ def test_a_cell_failed_where_its_log_ends_so_or_its_records_are_damaged(
   assert 'evaluation.json' in states['damaged'].reason
 
 
-def test_locks_are_found_in_the_list_of_the_system(tmp_path):
-  file = tmp_path / 'locks'
-  file.write_text(
-    '1: FLOCK  ADVISORY  WRITE 6000 fe:00:5694057 0 EOF\n'
-    '1: -> FLOCK  ADVISORY  WRITE 6001 fe:00:5694057 0 EOF\n'
-    '2: POSIX  ADVISORY  WRITE 15552 fe:00:12 0 EOF\n'
-    '3: LEASE  ACTIVE    READ 12 fe:00:13 0 EOF\n'
-  )
-  assert held_locks.inodes(file) == {5694057}
-  assert held_locks.inodes(tmp_path / 'none') is None
+def test_a_run_of_another_host_runs_while_its_heart_beats(
+  tmp_path, monkeypatch, capsys
+):
+  elsewhere = ('node7', 'another boot', 'pid:[1]')
+  names = ['ntm', 'dnc', 'lru']
+  with monkeypatch.context() as patch:
+    patch.setattr(holders, 'this_host', lambda: elsewhere)
+    for name in names:
+      _report(tmp_path / name, 1500)
+      file = tmp_path / name / 'lock.json'
+      file.write_bytes(holders.to_bytes(holders.this_program(False)))
+  for name, age in zip(names, (20, 7200, 0), strict=True):
+    beat = time.time() - age
+    os.utime(tmp_path / name / 'lock.json', (beat, beat))
+  (tmp_path / 'lru' / 'lock.json').unlink()
+  study = _study(tmp_path, names)
+  states = status.read(study)
+  assert [state.name for state in states.values()] == [
+    'running',
+    'waiting',
+    'waiting',
+  ]
+  status.show(study, command.console())
+  lines = capsys.readouterr().out.splitlines()
+  process = f'process {os.getpid()} on node7, heartbeat'
+  assert f'ntm: {process} 20 s ago' in lines
+  assert f'dnc: {process} 2 h ago, a stale lock' in lines
+  assert lines[-1].startswith('0 done, 1 running, 2 waiting, 0 failed')
 
 
 def _seconds():

@@ -13,7 +13,7 @@ import pytest
 
 import program_flags
 import study_stand_ins as stand_ins
-from gtmm_jax.runs import workdirs
+from gtmm_jax.process import locks
 from studies import grid_file, outcomes, request
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
@@ -334,7 +334,7 @@ def test_a_cell_that_another_runs_is_left_to_it_and_waited_for(tmp_path):
   grid = stand_ins.grid(tmp_path, stand_ins.block(['dnc'], seeds=[0, 1]))
   folder = tmp_path / 'runs' / 'grid'
   names = list(grid_file.read(grid))
-  with workdirs.alone(folder / 'navigation-dnc-seed=1'):
+  with locks.alone(folder / 'navigation-dnc-seed=1'):
     process = _start(tmp_path, grid, stand_ins.RUN)
     while (
       not (folder / 'table.md').exists()

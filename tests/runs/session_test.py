@@ -30,7 +30,7 @@ import slow_cases
 import striped_rooms
 from gtmm_jax import checkpoints, folds, presets, records, replicas, train
 from gtmm_jax.problem import Problem
-from gtmm_jax.process import command, jax_settings, signals
+from gtmm_jax.process import command, holders, jax_settings, locks, signals
 from gtmm_jax.recipe import Recipe, rate_at
 from gtmm_jax.runs import (
   drawn_episodes,
@@ -483,16 +483,6 @@ def test_an_evaluation_of_something_else_is_a_mistake(tmp_path):
   records.write_evaluation(tmp_path, {'runs': []})
   with pytest.raises(ValueError, match='not that of a run'):
     prepare.prepare(_request(tmp_path))
-
-
-def test_a_folder_that_cannot_be_locked_is_a_mistake(tmp_path, monkeypatch):
-  def want(*_, **__):
-    raise OSError(errno.ENOLCK, 'No locks available')
-
-  monkeypatch.setattr(workdirs.filelock.FileLock, 'acquire', want)
-  with pytest.raises(workdirs.CannotGoOn, match='No locks available'):
-    _run(tmp_path / 'run')
-  assert not list((tmp_path / 'run').iterdir())
 
 
 @pytest.mark.parametrize(
@@ -1024,19 +1014,30 @@ def test_records_without_a_checkpoint_are_not_overwritten(whole, tmp_path):
   assert records.read_config(workdir) == records.read_config(whole)
 
 
-def test_two_programs_do_not_run_in_one_folder(whole, tmp_path):
+def test_two_programs_do_not_run_in_one_folder(whole, tmp_path, monkeypatch):
   workdir = tmp_path / 'run'
   shutil.copytree(whole, workdir)
   before = _contents(workdir)
   told = re.escape(f'Another program runs in {workdir}')
-  with workdirs.alone(workdir):
-    with pytest.raises(workdirs.CannotGoOn, match=told):
+  with locks.alone(workdir):
+    with pytest.raises(locks.CannotLock, match=told):
       _run(workdir, evaluation_episodes=8)
     # A complete run can be looked at, whoever runs.
     _run(workdir)
   assert _contents(workdir) == before
-  with workdirs.alone(workdir):
+  with locks.alone(workdir):
     pass
+  # That of a program on another host, whose heart has stopped.
+  lock = workdir / 'lock.json'
+  program = holders.this_program(False)._replace(host='node7', boot='other')
+  lock.write_bytes(holders.to_bytes(program))
+  os.utime(lock, (0, 0))
+  with pytest.raises(locks.CannotLock, match=r'is stale: process .* on node7'):
+    _run(workdir, evaluation_episodes=8)
+  _interrupt(monkeypatch, workdirs, 'require_checkpoint', 1, False)
+  with pytest.raises(Interruption):
+    _run(workdir, evaluation_episodes=8, take_over=True)
+  assert _contents(workdir) == before
 
 
 def test_a_full_disk_is_told_of_and_the_run_goes_on(
