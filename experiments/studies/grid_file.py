@@ -4,8 +4,8 @@ A grid is {"cells": [BLOCK, ...]}, where a BLOCK has "flags", given to each of
 its runs, and "over", lists of values of further flags; there is a cell for
 each combination of these. "set" may have a list of NAME=VALUE for its value;
 what "over" sets comes on top of what "flags" sets. A grid may also have a
-"comparison" and a "choice", which purpose.py reads, and "about" and "minutes",
-which about.py reads. Flags of study.py extend it (grid_flags.py).
+"comparison", a "choice" and "claims", which purpose.py reads, and "about" and
+"minutes", which about.py reads. Flags of study.py extend it (grid_flags.py).
 """
 
 import itertools
@@ -23,7 +23,7 @@ _FORM = '{"cells": [{"flags": {...}, "over": {FLAG: [...]}}]}'
 _LONGEST_NAME = 255 - len('.log')
 _MOST_CELLS = 10_000
 # Parts of a grid that it may have beside its cells.
-_MORE = ('comparison', 'choice', 'about', 'minutes')
+_MORE = ('comparison', 'choice', 'claims', 'about', 'minutes')
 # Stands for the grid's file where there is none.
 _NO_FILE = pathlib.Path('--over')
 _NONE = Additions()
@@ -112,8 +112,8 @@ def content(file: pathlib.Path) -> dict[str, Any]:
   """Reads a grid; the contents of its parts are not checked yet.
 
   Returns:
-    The list `cells`, and `comparison`, `choice`, `about` and `minutes` if the
-    grid has them.
+    The list `cells`, and `comparison`, `choice`, `claims`, `about` and
+    `minutes` if the grid has them.
 
   Raises:
     ValueError: the file is not a grid; tells in one line where.
@@ -143,7 +143,7 @@ def question(
 
   Args:
     file: of the grid.
-    name: 'comparison' or 'choice'.
+    name: 'comparison', 'choice' or 'claims'.
     fields: that it must have, no others; their contents are not checked yet.
     form: of a right one, for the error message.
 

@@ -11,7 +11,7 @@ from rich.table import Table
 from gtmm_jax.process import command
 from studies import choice as choice_module
 from studies import comparison as comparison_module
-from studies import markdown, regrets, statistics
+from studies import markdown, regrets, statistics, verdicts
 from studies.comparison import Comparison
 from studies.outcomes import (
   HIGHER_IS_BETTER,
@@ -106,6 +106,8 @@ def answers(rows: Sequence[Row], purpose: Purpose) -> list[str]:
     parts += _of_comparison(compared, purpose.comparison)
   if purpose.choice:
     parts += choice_module.section(rows, purpose.choice)
+  if purpose.claims:
+    parts += verdicts.section({row.name: row for row in rows}, purpose.claims)
   return parts
 
 
