@@ -8,7 +8,9 @@ parent with no number of this table.
 This module imports nothing, so that tasks, models and programs can share it.
 """
 
-# The key of a seed. Replica r has number r, from 0 on.
+# The key of a seed. Replica r has number r, from 0 on, and SECOND_TRIES + r
+# where it is trained again after a failure.
+SECOND_TRIES = 2**31
 WINDOWS = 2**32 - 1
 
 # The key of a replica, or of a run of the copy task. Training step s has number

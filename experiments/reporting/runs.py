@@ -77,6 +77,15 @@ def failures(studies: Sequence[Study], problems: Sequence[str]) -> Html | None:
             f': replica {replica} is not finite{when}, and left out of means.',
           )
         )
+      for replica, step in row.retried:
+        lines.append(
+          tag(
+            'li',
+            tag('code', row.name),
+            f': replica {replica} failed at step {step:,}, and was trained '
+            f'again from another key; paired differences leave it out.',
+          )
+        )
   lines += [tag('li', each) for each in problems]
   if not lines:
     return None

@@ -15,7 +15,13 @@ from typing import NamedTuple
 import numpy as np
 
 from studies import grid_file, statistics
-from studies.outcomes import HIGHER_IS_BETTER, Row, label_of, require_metric
+from studies.outcomes import (
+  HIGHER_IS_BETTER,
+  Row,
+  label_of,
+  paired_values,
+  require_metric,
+)
 
 _FORM = (
   '{"ours": LABEL, "others": [LABEL, ...], "metric": METRIC, "margin": NUMBER}'
@@ -145,7 +151,7 @@ def _on_task(
   if ours.seeds != theirs.seeds:
     return without('not compared: seeds or replicas differ', other)
   difference = statistics.paired_difference(
-    ours.values[metric], theirs.values[metric]
+    paired_values(ours, metric), paired_values(theirs, metric)
   )
   if difference is None:
     return without('not compared: no pair of replicas', other)

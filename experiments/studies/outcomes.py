@@ -53,6 +53,8 @@ class Row(NamedTuple):
       read, NaN if there is none; None if not recorded.
     failed: the replicas that are left out, and the step at which each failed,
       None for those whose bound is not finite on the evaluation alone.
+    retried: the replicas that were trained again from another key, and the step
+      at which their first try failed.
     sources: of each run the commit and whether the sources were as committed,
       None where not recorded.
     resumed: names of the runs that several commits trained.
@@ -73,6 +75,7 @@ class Row(NamedTuple):
   validation: dict[str, np.ndarray]
   read_from: np.ndarray | None
   failed: list[tuple[int, int | None]]
+  retried: list[tuple[int, int]]
   sources: list[tuple[str | None, bool | None]]
   resumed: list[str]
   has_parts: bool = False
@@ -105,6 +108,16 @@ def require_metric(file: pathlib.Path, name: str, metric: Any) -> None:
 def label_of(name: str, task: str, model: str) -> str:
   """Returns the part of a cell's name that others of its task do not have."""
   return name.replace(task, '').replace('--', '-').strip('-') or model
+
+
+def paired_values(row: Row, metric: str) -> np.ndarray:
+  """Returns a metric for comparisons of pairs: NaN for retried replicas.
+
+  Such a replica has no partner of the same key.
+  """
+  values = row.values[metric].copy()
+  values[[replica for replica, _ in row.retried]] = np.nan
+  return values
 
 
 def has_values(row: Row, metric: str) -> bool:
@@ -171,9 +184,12 @@ def _row(name: str, runs: Mapping[str, Mapping[str, Any]]) -> Row:
   has_validation = None not in validations
   begins = [run.get('read_from') for run in every]
   counts = [len(run['replicas']['negative_bound']) for run in every]
-  failed, before = {}, 0
+  failed, retried, before = {}, [], 0
   for run, count in zip(every, counts, strict=True):
     failed |= {before + index: step for index, step in run['failed_replicas']}
+    retried += [
+      (before + index, step) for index, step in run.get('retried_replicas', ())
+    ]
     before += count
   left_out = np.flatnonzero(~np.isfinite(values['negative_bound']))
   return Row(
@@ -193,6 +209,7 @@ def _row(name: str, runs: Mapping[str, Mapping[str, Any]]) -> Row:
     _pooled([v['replicas'] for v in validations]) if has_validation else {},
     None if None in begins else np.array(sum(begins, []), np.float64),
     [(int(index), failed.get(int(index))) for index in left_out],
+    retried,
     [(run.get('commit'), run.get('clean')) for run in every],
     [each for each, run in runs.items() if run.get('earlier_commits')],
   )

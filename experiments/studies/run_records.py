@@ -22,11 +22,12 @@ def record(workdir: pathlib.Path, row: str) -> dict[str, Any]:
     `row`; `settings`, `versions`, `device` and `data` of the run; `commit`,
     `clean` and `command` of its latest start (`clean` of all starts), and
     `earlier_commits` where earlier starts had others; `training_seconds`,
-    `step`, `episodes`, `split`, `failed_replicas`; `replicas`: for each metric
-    the value of each replica; `validation`: the same for the last validation
-    during training, or None; `read_from`: for each replica the first step at
-    which its memory is read; `last_iterate`: metrics of the parameters that are
-    not averaged; `quantiles` over episodes, `entropy_floor` and
+    `step`, `episodes`, `split`, `failed_replicas`, and `retried_replicas`, with
+    the step at which the first try failed, where there are any; `replicas`: for
+    each metric the value of each replica; `validation`: the same for the last
+    validation during training, or None; `read_from`: for each replica the first
+    step at which its memory is read; `last_iterate`: metrics of the parameters
+    that are not averaged; `quantiles` over episodes, `entropy_floor` and
     `classifier_accuracy`, as `evaluation.json` has them, or None; and of a
     mixture `by_task`, for each part `episodes`, a mean over replicas, and its
     `replicas`, `validation`, `read_from` and `quantiles`.
@@ -52,6 +53,7 @@ def record(workdir: pathlib.Path, row: str) -> dict[str, Any]:
     'episodes': evaluation['episodes'],
     'split': evaluation.get('split', ''),
     'failed_replicas': records.failed_replicas(evaluation),
+    **_retried(evaluation),
     **_values(evaluation, lines, settled_at),
     'last_iterate': evaluation.get('last_iterate'),
     'entropy_floor': evaluation.get('entropy_floor'),
@@ -69,6 +71,13 @@ def record(workdir: pathlib.Path, row: str) -> dict[str, Any]:
       for task, part in evaluation['by_task'].items()
     }
   return records.documents.as_json(whole)
+
+
+def _retried(evaluation: Mapping[str, Any]) -> dict[str, Any]:
+  """Returns the replicas that were trained again, if any were."""
+  steps = enumerate(evaluation.get('first_failed_at') or ())
+  retried = [(replica, step) for replica, step in steps if step is not None]
+  return {'retried_replicas': retried} if retried else {}
 
 
 def _values(

@@ -188,6 +188,16 @@ def _of_task(task: str, rows: Sequence[Row]) -> list[str]:
   ]
   if failed:
     parts.append(f'Left out, not finite: {"; ".join(failed)}.')
+  retried = [
+    f'replica {replica} of `{row.label}` (failed at step {step:,})'
+    for row in rows
+    for replica, step in row.retried
+  ]
+  if retried:
+    parts.append(
+      f'Trained again from another key, and left out of paired differences: '
+      f'{"; ".join(retried)}.'
+    )
   return parts
 
 

@@ -8,8 +8,9 @@ import numpy as np
 from rich.console import Console
 from rich.table import Table
 
-from gtmm_jax import records, train
+from gtmm_jax import records
 from gtmm_jax.runs import exam, held_out, pictures, progress, workdirs
+from gtmm_jax.runs.retries import Retried
 from gtmm_jax.runs.run import Run
 from gtmm_jax.runs.settings import Settings
 
@@ -45,7 +46,7 @@ _ALWAYS = ('negative_bound', 'kl_new', 'kl_predictable', 'kl_last', 'ratio')
 
 def conclude(
   run: Run,
-  state: train.TrainState,
+  retried: Retried,
   evaluation: held_out.Evaluation,
   console: Console,
 ) -> None:
@@ -56,13 +57,16 @@ def conclude(
 
   Args:
     run: the run.
-    state: of all replicas, on the devices.
+    retried: the state of all replicas, and which of them were trained again.
     evaluation: of the run's states.
     console: to print on.
   """
   workdir, settings = run.workdir, run.settings
   episodes, split = settings.evaluation_episodes, settings.evaluate_on
-  if not workdirs.is_evaluated(workdir, settings.steps, episodes, split):
+  state, first_failed_at = retried
+  if not workdirs.is_evaluated(
+    workdir, settings.steps, episodes, split
+  ) or first_failed_at != _first_failed_at(workdir):
     what = f'evaluating on {episodes:,} {split} episodes'
     with progress.saying(what, console):
       values, arrays = evaluation.at_the_end(exam.weights_of(state), split)
@@ -70,12 +74,19 @@ def conclude(
       with contextlib.suppress(OSError):
         path.unlink()
     records.write_episodes(workdir, arrays._asdict())
+    if first_failed_at is not None:
+      values = {**values, 'first_failed_at': first_failed_at}
     records.write_evaluation(workdir, values)
   missing = workdirs.missing_figures(workdir, settings)
   if missing:
     with progress.saying(f'drawing {", ".join(missing)}', console):
       pictures.draw(run, state, missing, evaluation)
   show(workdir, settings, console)
+
+
+def _first_failed_at(workdir: pathlib.Path) -> list[int | None] | None:
+  """Returns when first tries failed that the evaluation has a second try of."""
+  return (records.read_evaluation(workdir) or {}).get('first_failed_at')
 
 
 def show(workdir: pathlib.Path, settings: Settings, console: Console) -> None:
@@ -117,6 +128,12 @@ def show(workdir: pathlib.Path, settings: Settings, console: Console) -> None:
       f'{evaluation["classifier_accuracy"]:.1%} of {evaluation["split"]} '
       f'digits.'
     )
+  for replica, step in enumerate(evaluation.get('first_failed_at') or ()):
+    if step is not None:
+      console.print(
+        f'Replica {replica} stopped being finite at step {step:,}, and was '
+        f'trained again from another key.'
+      )
   for replica, step in failed.items():
     console.print(
       f'Replica {replica} stopped being finite at step {step:,} and is left '

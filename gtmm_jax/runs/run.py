@@ -8,7 +8,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from gtmm_jax import presets, replicas
+from gtmm_jax import folds, presets, replicas
 from gtmm_jax.problem import Problem
 from gtmm_jax.process import jax_settings
 from gtmm_jax.recipe import Recipe
@@ -53,4 +53,7 @@ class Run:
 def replica_keys(settings: Settings) -> jax.Array:
   """Returns one key for each replica, a function of (seed, replica), [R]."""
   fold = functools.partial(jax.random.fold_in, jax_settings.key(settings.seed))
-  return jax.vmap(fold)(jnp.arange(settings.replicas))
+  numbers = jnp.arange(settings.replicas, dtype=jnp.uint32)
+  if settings.second_try is not None:
+    numbers += jnp.uint32(folds.SECOND_TRIES + settings.second_try)
+  return jax.vmap(fold)(numbers)

@@ -16,6 +16,7 @@ from gtmm_jax.runs import (
   progress,
   restoring,
   results,
+  retries,
   starts,
   training,
   workdirs,
@@ -65,9 +66,18 @@ def complete(run: Run) -> None:
     with starts.recorded(workdir, run.config, starts.before(workdir)):
       evaluation = held_out.Evaluation(exam.of_run(run))
       state = _train(run, evaluation, lock, console)
+      training.require_one_left(state, workdir)
+      retried = retries.train(
+        run,
+        state,
+        lambda second: _train(
+          second, held_out.Evaluation(exam.of_run(second)), lock, console
+        ),
+        console,
+      )
       lock.require()
       with signals.at_once(_TRAINED):
-        results.conclude(run, state, evaluation, console)
+        results.conclude(run, retried, evaluation, console)
 
 
 def _train(

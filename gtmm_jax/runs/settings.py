@@ -70,6 +70,8 @@ class Settings:
     options: of the model's core.
     sizes: of networks and memories that replace the preset's.
     slots: number of the memory's slots, None for the model's default.
+    second_try: number of the replica whose second try the run is, None
+      otherwise.
     set: NAME=VALUE of --set, sorted; part of the default workdir's name.
     shape: (H, W, C) of recorded frames; None for other tasks.
   """
@@ -96,6 +98,13 @@ class Settings:
     'Take the workdir over from a program on another host that has shown no '
     'sign of life for two minutes; waits for as long. Without it such a stale '
     'lock is reported, and left. Only where that program has surely ended.',
+    False,
+    is_recorded=False,
+  )
+  retry_failed_replicas: bool = _setting(
+    'Train each replica that stops being finite again from another key, once, '
+    'after the others have ended; or, given to a complete run, now. Its '
+    'failure stays in the records, and comparisons of pairs leave it out.',
     False,
     is_recorded=False,
   )
@@ -226,6 +235,7 @@ class Settings:
   options: Mapping[str, Any] = _setting(default=dict, is_recorded=False)
   sizes: Mapping[str, Any] = _setting(default=dict, is_recorded=False)
   slots: int | None = _setting(is_recorded=False)
+  second_try: int | None = _setting(is_recorded=False)
   set: tuple[str, ...] = _setting(default=(), is_recorded=False)
   shape: tuple[int, int, int] | None = _setting()
 

@@ -79,6 +79,8 @@ def train_on(
 ) -> train.TrainState:
   """Trains to the last step, reporting on the way; returns the state.
 
+  It ends earlier where all replicas have failed.
+
   Args:
     run: the run.
     programs: of the run.
@@ -88,13 +90,11 @@ def train_on(
     console: to print on.
 
   Raises:
-    NoReplicaLeft: all replicas have failed.
     signals.Stopped: a signal was received; the state is saved.
   """
   settings = run.settings
   step = step_of(state)
-  _require_one_left(state, run.workdir)
-  if step >= settings.steps:
+  if step >= settings.steps or not _is_one_left(state):
     return state
 
   def advance(
@@ -139,7 +139,6 @@ def train_on(
         reports.timed(count, seconds)
         portion = max(1, int(_PORTION * count / seconds))
       shown.advance(step)
-  _require_one_left(state, run.workdir)
   return state
 
 
@@ -181,7 +180,7 @@ def _is_one_left(state: train.TrainState) -> bool:
   return bool((replicas.gather(state.failed_at) < 0).any())
 
 
-def _require_one_left(state: train.TrainState, workdir: pathlib.Path) -> None:
+def require_one_left(state: train.TrainState, workdir: pathlib.Path) -> None:
   """Raises `NoReplicaLeft` if all replicas have failed."""
   if _is_one_left(state):
     return

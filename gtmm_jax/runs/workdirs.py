@@ -173,12 +173,34 @@ def is_complete(workdir: pathlib.Path, settings: Settings) -> bool:
   Raises:
     ValueError: evaluation.json is damaged.
   """
-  return is_evaluated(
-    workdir,
-    settings.steps,
-    settings.evaluation_episodes,
-    settings.evaluate_on,
-  ) and not missing_figures(workdir, settings)
+  return (
+    is_evaluated(
+      workdir,
+      settings.steps,
+      settings.evaluation_episodes,
+      settings.evaluate_on,
+    )
+    and not missing_figures(workdir, settings)
+    and not _lacks_retries(workdir, settings)
+  )
+
+
+def _lacks_retries(workdir: pathlib.Path, settings: Settings) -> bool:
+  """Returns whether a replica failed that has no second try, but shall."""
+  if not settings.retry_failed_replicas:
+    return False
+  evaluation = records.read_evaluation(workdir)
+  return evaluation.get('first_failed_at') is None and any(
+    step is not None for step in evaluation['failed_at']
+  )
+
+
+def second_try(
+  workdir: pathlib.Path, replica: int | None = None
+) -> pathlib.Path:
+  """Returns the folder of a replica's second try; without one that of all."""
+  folder = workdir / 'retries'
+  return folder if replica is None else folder / str(replica)
 
 
 def missing_figures(workdir: pathlib.Path, settings: Settings) -> list[str]:

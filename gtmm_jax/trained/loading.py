@@ -14,7 +14,7 @@ from gtmm_jax.model import build, cores
 from gtmm_jax.model.free_energy import Variables
 from gtmm_jax.process import places
 from gtmm_jax.runs import kinds as kinds_module
-from gtmm_jax.runs import recorded, resolve
+from gtmm_jax.runs import recorded, resolve, workdirs
 from gtmm_jax.trained.trained import Trained
 
 
@@ -60,9 +60,7 @@ def load(
     )
   model = resolve.make_model(settings, run.task, run.frame_shape, kinds)
   source = 'average' if averaged and settings.average else None
-  step, state = checkpoints.read_part(
-    folder / 'checkpoints', _template(run, model, source), step
-  )
+  step, state = _read(folder, run, model, source, step)
   failed_at = state.pop('failed_at')
   _tell_failed(folder, failed_at, replica)
   variables = state[source] if source else state
@@ -94,19 +92,54 @@ def last_iterate(run: Trained) -> Variables | None:
   """
   if not run.is_average:
     return None
-  _, state = checkpoints.read_part(
-    run.workdir / 'checkpoints',
-    _template(run.recorded, run.model, None),
-    run.step,
-  )
+  _, state = _read(run.workdir, run.recorded, run.model, None, run.step)
   del state['failed_at']
   if run.replica is None:
     return state
   return jax.tree.map(lambda leaf: leaf[run.replica], state)
 
 
+def _read(
+  folder: pathlib.Path,
+  run: recorded.Recorded,
+  model: Any,
+  source: str | None,
+  step: int | None,
+) -> tuple[int, dict[str, Any]]:
+  """Reads a checkpoint, with second tries in place of replicas that failed.
+
+  Args:
+    folder: of the run.
+    run: of the folder.
+    model: the temporal VAE.
+    source: the field that holds the variables; None for the state itself.
+    step: of the checkpoint; None for the latest.
+
+  Returns:
+    The step, and the fields of `_template`.
+  """
+  step, state = checkpoints.read_part(
+    folder / 'checkpoints',
+    _template(run, model, source, run.settings.replicas),
+    step,
+  )
+  for replica in np.flatnonzero(state['failed_at'] >= 0).tolist():
+    second = workdirs.second_try(folder, replica) / 'checkpoints'
+    if (second / str(step)).exists():
+      template = _template(run, model, source, 1)
+      _, retried = checkpoints.read_part(second, template, step)
+      state = jax.tree.map(
+        lambda leaf, new, replica=replica: np.concatenate(
+          [leaf[:replica], new, leaf[replica + 1 :]]
+        ),
+        state,
+        retried,
+      )
+  return step, state
+
+
 def _template(
-  run: recorded.Recorded, model: Any, source: str | None
+  run: recorded.Recorded, model: Any, source: str | None, count: int
 ) -> dict[str, Any]:
   """Returns the shapes of the fields to read from a checkpoint.
 
@@ -114,8 +147,8 @@ def _template(
     run: of the folder.
     model: the temporal VAE.
     source: the field that holds the variables; None for the state itself.
+    count: number of replicas in the checkpoint.
   """
-  count = run.settings.replicas
   shapes = {
     'batch_stats': {},
     **build.variable_shapes(model, run.frame_shape, run.task.condition_size),

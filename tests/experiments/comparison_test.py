@@ -88,6 +88,26 @@ def test_the_other_is_chosen_on_validation_and_compared_on_test():
   assert found.adjusted == found.difference.p
 
 
+def test_replicas_that_were_trained_again_are_in_no_pair():
+  ours = _run(
+    'navigation',
+    'associative',
+    [1.0, 2.0, 99.0, 3.0],
+    retried_replicas=[(2, 700)],
+  )
+  others = [
+    _run('navigation', 'dnc', [5.0, 7.0, 6.0, 8.0]),
+    _run('navigation', 'ntm', [5.0] * 4, [9.0] * 4),
+  ]
+  (found,) = _compare(ours, *others)
+  assert found.difference == statistics.paired_difference(
+    [1.0, 2.0, 3.0], [5.0, 7.0, 8.0]
+  )
+  (row, *_) = own_records.rows(ours, *others).values()
+  # Its mean has all of them.
+  assert row.n == 4 and row.values['kl_predictable'][2] == 99.0
+
+
 def test_more_is_better_for_retrieval():
   named = KL._replace(metric='retrieval_free', margin=0.01)
   (found,) = _compare(

@@ -152,6 +152,20 @@ def test_a_record_has_the_last_validation_and_when_memories_are_read(tmp_path):
   assert run_records.record(tmp_path, '')['validation'] is None
 
 
+def test_replicas_that_were_trained_again_are_named(tmp_path):
+  _write(
+    *(tmp_path, 0, [3.0, 5.0, 4.0], [None, None, None]),
+    first_failed_at=[None, 1200, None],
+  )
+  record = run_records.record(tmp_path, 'navigation-dnc')
+  text = tables.document(outcomes.rows({'a': record}), Purpose())
+  assert '| `dnc` | 3 |' in text and 'Left out' not in text
+  assert (
+    'Trained again from another key, and left out of paired differences: '
+    'replica 1 of `dnc` (failed at step 1,200).'
+  ) in text
+
+
 def test_replicas_that_failed_are_named(tmp_path):
   _write(tmp_path, 0, [3.0, 5.0, None], [None, 1, None])
   rows = outcomes.rows({'a': run_records.record(tmp_path, 'navigation-dnc')})
