@@ -6,7 +6,7 @@ import numpy as np
 
 from studies import markdown, statistics
 from studies.claims import READ_FROM
-from studies.outcomes import HIGHER_IS_BETTER, METRICS, Row
+from studies.outcomes import HIGHER_IS_BETTER, METRICS, Row, paired_values
 from studies.statistics import Difference
 
 Verdict = Literal['holds', 'does not hold', 'cannot be told', 'not run']
@@ -46,13 +46,14 @@ def paired(values: np.ndarray, others: np.ndarray) -> Difference | None:
 
 def _values(row: Row, metric: str) -> np.ndarray:
   """Returns the values of a row's replicas, [R], NaN where there is none."""
+  none = np.full(row.replicas, np.nan)
   if metric != READ_FROM:
-    return row.values.get(metric, np.full(row.replicas, np.nan))
+    return paired_values(row, metric) if metric in row.values else none
   if row.read_from is None:
-    return np.full(row.replicas, np.nan)
-  has_failed = ~np.isfinite(row.values['negative_bound'])
+    return none
+  is_there = np.isfinite(paired_values(row, 'negative_bound'))
   steps = np.where(np.isfinite(row.read_from), row.read_from, row.steps)
-  return np.where(has_failed, np.nan, steps)
+  return np.where(is_there, steps, np.nan)
 
 
 def judge(difference: Difference | None, margin: float) -> Verdict:

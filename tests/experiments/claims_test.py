@@ -215,6 +215,13 @@ def test_replicas_of_the_same_number_are_paired():
   assert finding.evidence[0].endswith('no pair of replicas')
 
 
+def test_replicas_that_were_trained_again_are_left_out_of_pairs():
+  values = [*np.array(_NUMBERS['recall-a'][:3]) + 3, 90.0]
+  again = _run('recall-e', values, retried_replicas=[[3, 100]])
+  finding = _judge('better', ('recall-a', 'recall-e'), runs=[again])
+  assert finding.verdict == 'holds' and finding.evidence[0].endswith('n 3')
+
+
 def test_a_claim_holds_if_all_of_it_does_and_not_before_it_was_run():
   holds = Ask('better', (('recall-a', 'recall-b'),), 'kl_last', 0.5)
   fails = Ask('better', (('recall-b', 'recall-a'),), 'kl_last', 0.5)
