@@ -12,6 +12,7 @@ from PIL import Image
 import own_records
 import program_flags
 import report
+import slow_cases
 from gtmm_jax.records import documents
 from read_page import Page
 from reporting import elements, markdown_text, pictures, reading, states
@@ -77,7 +78,9 @@ def partial(tmp_path):
   return folder
 
 
-@pytest.mark.parametrize('name', ['rates', 'tasks'])
+@pytest.mark.parametrize(
+  'name', slow_cases.but_for(['rates'], ['rates', 'tasks'])
+)
 def test_the_numbers_of_a_committed_study_are_its_own(tmp_path, name):
   page = _report(RESULTS / f'{name}.json', output=tmp_path)
   rows = outcomes.rows(results_file.read(RESULTS / f'{name}.json'))

@@ -305,6 +305,7 @@ def test_a_cell_with_a_record_is_done_without_its_workdir(tmp_path):
   assert not (tmp_path / 'newer').exists()
 
 
+@pytest.mark.slow
 def test_two_studies_share_the_work(tmp_path):
   grid = stand_ins.grid(
     tmp_path, stand_ins.block(['dnc'], ['navigation'], seeds=[0, 1, 2])

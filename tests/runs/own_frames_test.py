@@ -176,6 +176,7 @@ def test_a_run_on_grey_episodes_leaves_all_that_runs_leave(
   assert run.task.prefix == 2
 
 
+@pytest.mark.slow
 def test_windows_are_trained_on_one_after_another(
   tmp_path, colour, monkeypatch
 ):

@@ -375,6 +375,7 @@ def test_walks_are_drawn_with_their_own_lines_and_as_maps(
     assert all(numbers[s] == numbers[t] for s in range(t) if cells[s] == cell)
 
 
+@pytest.mark.slow
 def test_episodes_of_a_mixture_end_where_their_tasks_do(
   tmp_path, monkeypatch, drawn
 ):

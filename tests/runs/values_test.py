@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 
 import run_settings
+import slow_cases
 from gtmm_jax import presets, train
 from gtmm_jax.runs import own_frames, prepare
 from gtmm_jax.runs.run import replica_keys
@@ -23,12 +24,15 @@ VALUES = json.loads(
   pathlib.Path(__file__).with_name('values.json').read_text()
 )['models']
 
+_QUICK = 'introspective', 'dnc', 'associative', 'ssm'
+
 
 def test_every_model_has_values():
   assert set(VALUES) == set(presets.MODELS)
 
 
-@pytest.mark.parametrize('model', VALUES)
+# The cores of the others are held by golden numbers, or by plain loops.
+@pytest.mark.parametrize('model', slow_cases.but_for(_QUICK, VALUES))
 def test_a_short_run_keeps_its_values(model, tmp_path):
   settings = run_settings.make(
     task='navigation',
