@@ -52,8 +52,10 @@ def _run(study: Study, console: Console) -> None:
   """Checks all cells, and runs those that are left or prints their commands."""
   # Takes long, and --status and --help do without.
   command.import_jax()
-  from studies import cell_records, session
+  from studies import cell_records, session, slurm_submit
 
+  if study.slurm and not FLAGS.dry_run:
+    slurm_submit.require(study.slurm)
   if not FLAGS.dry_run:
     for line in study.about.lines():
       console.print(line)

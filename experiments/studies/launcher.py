@@ -8,12 +8,14 @@ from collections.abc import Callable, Sequence
 from gtmm_jax.process import children, command, locks, signals
 from studies import cell_records, logs, reports
 from studies.cell_records import Cell
-from studies.local import Ended, Local
+from studies.executor import Ended, Executor, reason
 from studies.progress import Shown
 
 # Seconds between two looks at the progress of runs, and at cells that other
 # programs run.
 _SLOWLY = 1.0
+# Runs whose progress is looked at in that time.
+_MANY = 20
 
 
 class Runs:
@@ -27,12 +29,12 @@ class Runs:
   def __init__(
     self,
     cells: Sequence[Cell],
-    executor: Local,
+    executor: Executor,
     retry: int,
     shown: Shown,
     judge: Callable[[Cell], tuple[str, bool]],
   ) -> None:
-    """Takes the cells; starts nothing.
+    """Takes the cells and the runs that go on already; starts nothing.
 
     Args:
       cells: that are not complete.
@@ -44,10 +46,13 @@ class Runs:
     """
     self.failed: set[str] = set()
     self.failures: dict[str, int] = {}
-    self._left = list(cells)
     self._executor, self._retry = executor, retry
     self._shown, self._judge = shown, judge
     self._looked: dict[str, float] = {}
+    self._running = {cell.name: cell for cell in executor.attach(cells)}
+    self._left = [cell for cell in cells if cell.name not in self._running]
+    for cell in self._running.values():
+      shown.begin(cell.name, cell.steps, 'goes on')
 
   def finish(self, grace: float) -> None:
     """Runs all cells, and waits for those that other programs run.
@@ -70,12 +75,17 @@ class Runs:
 
   def _is_busy(self) -> bool:
     """Returns whether a cell is left or runs."""
-    return bool(self._left or self._executor.running)
+    return bool(self._left or self._running)
+
+  def _has_room(self) -> bool:
+    """Returns whether another run can be started now."""
+    most = self._executor.jobs
+    return most is None or len(self._running) < most
 
   def _begin(self) -> None:
     """Starts cells, as many as may run, except those that others run."""
     for cell in list(self._left):
-      if not self._executor.has_room():
+      if not self._has_room() or signals.received() is not None:
         return
       if time.monotonic() < self._looked.get(cell.name, 0.0):
         continue
@@ -88,8 +98,9 @@ class Runs:
         if not cell.is_evaluated and cell_records.is_done(cell):
           self._say(cell, *self._judge(cell))
           continue
-        self._executor.start(cell)
-        self._shown.begin(cell.name, cell.steps)
+        word = self._executor.start(cell)
+        self._running[cell.name] = cell
+        self._shown.begin(cell.name, cell.steps, word)
       except (ValueError, OSError) as error:
         self._say(cell, str(error), True)
 
@@ -101,17 +112,20 @@ class Runs:
   def _look(self) -> None:
     """Takes the runs that have ended, and shows the progress of others."""
     for ended in self._executor.take_ended():
+      del self._running[ended.cell.name]
       self._finish(ended)
-    for cell in self._executor.running:
+    # A thousand runs are not looked at each second.
+    pause = _SLOWLY * (1 + len(self._running) // _MANY)
+    for cell in self._running.values():
       if time.monotonic() >= self._looked.get(cell.name, 0.0):
-        self._looked[cell.name] = time.monotonic() + _SLOWLY
+        self._looked[cell.name] = time.monotonic() + pause
         done = reports.steps_done(cell.workdir)
         self._shown.move(cell.name, done, cell.steps)
 
   def _finish(self, ended: Ended) -> None:
     """Prints the result of a run that has ended."""
     cell, code = ended.cell, ended.code
-    if not code:
+    if code == 0:
       self._say(cell, *self._judge(cell))
       return
     if code == command.MISTAKE and any(
@@ -120,19 +134,16 @@ class Runs:
       self._left.append(cell._replace(is_evaluated=False))
       self._leave(cell)
       return
-    last = ended.lines[-1] if ended.lines else 'no output'
-    reason = f'{_ending(code)}: {last}'
+    why = reason(code, ended.lines)
     count = self.failures.get(cell.name, 0)
     if code == command.MISTAKE or count >= self._retry:
-      self._say(cell, reason, True)
+      self._say(cell, why, True)
       return
     self.failures[cell.name] = count + 1
-    logs.note_failure(cell.log, reason)
+    logs.note_failure(cell.log, why)
     # After the others, which may succeed meanwhile.
     self._left.append(cell)
-    self._shown.again(
-      cell.name, f'{reason}; retry {count + 1} of {self._retry}'
-    )
+    self._shown.again(cell.name, f'{why}; retry {count + 1} of {self._retry}')
 
   def _say(self, cell: Cell, result: str, failed: bool) -> None:
     """Prints the result of a cell."""
@@ -143,27 +154,15 @@ class Runs:
     self._shown.end(cell.name, result, failed)
 
   def _end(self, grace: float) -> None:
-    """Ends all runs with the signal that this program received."""
-    names = [cell.name for cell in self._executor.running]
-    if not names:
+    """Leaves all runs, with the signal that this program received."""
+    if not self._running:
       return
     number = signals.received()
     if number not in signals.ENDING:
       number = signal.SIGTERM
-    self._tell(f'Ends {", ".join(names)}')
-    killed = self._executor.end(number, grace)
-    if killed:
-      self._tell(f'{killed} did not end in {grace:g} s, and were killed')
+    self._executor.leave(number, grace, self._tell)
 
   def _tell(self, line: str) -> None:
     # The terminal may be gone.
     with contextlib.suppress(OSError):
       self._shown.say(line)
-
-
-def _ending(code: int) -> str:
-  """Returns how a failed run ended, in words."""
-  number = -code if code < 0 else code - 128
-  if number in set(signal.Signals):
-    return f'was ended by {signal.Signals(number).name}'
-  return f'ended with code {code}'

@@ -1,23 +1,19 @@
-"""Runs cells as processes of this machine; no jax.
-
-`launcher.Runs` says which cells run and when; an executor says how. Another
-executor has the same `running`, `has_room`, `start`, `take_ended`, `end` and
-`kill`.
-"""
+"""Runs cells as processes of this machine; no jax."""
 
 import os
 import pathlib
 import signal
 import subprocess
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from gtmm_jax.process import children, command
 from studies import devices, logs
 from studies.cell_records import Cell
+from studies.executor import Ended, Executor
 
 
-class Job(NamedTuple):
+class _Job(NamedTuple):
   """The process of a cell's run.
 
   Attributes:
@@ -33,51 +29,14 @@ class Job(NamedTuple):
   device: str | None
 
 
-class Ended(NamedTuple):
-  """A run that has ended.
+class _Processes:
+  """Processes of runs, each on a device of its own if devices are dealt out."""
 
-  Attributes:
-    cell: the cell.
-    code: exit code, or minus the number of the signal that ended it.
-    lines: that it printed.
-  """
-
-  cell: Cell
-  code: int
-  lines: list[str]
-
-
-class Local:
-  """An executor: starts processes, some at a time, each on its own device.
-
-  Attributes:
-    jobs: runs at a time.
-  """
-
-  def __init__(
-    self, program: pathlib.Path, jobs: int, dealt: Sequence[str] = ()
-  ) -> None:
-    """Starts nothing.
-
-    Args:
-      program: run.py.
-      jobs: runs at a time, at most.
-      dealt: devices, of which each run gets one; none if runs share all.
-    """
-    self.jobs = min(jobs, len(dealt)) if dealt else jobs
+  def __init__(self, program: pathlib.Path, dealt: Sequence[str]) -> None:
     self._program, self._free = program, list(dealt)
-    self._jobs: dict[str, Job] = {}
+    self._jobs: dict[str, _Job] = {}
 
-  @property
-  def running(self) -> Collection[Cell]:
-    """The cells that run."""
-    return [job.cell for job in self._jobs.values()]
-
-  def has_room(self) -> bool:
-    """Returns whether another run can be started now."""
-    return len(self._jobs) < self.jobs
-
-  def start(self, cell: Cell) -> None:
+  def start(self, cell: Cell) -> str:
     """Starts the run of a cell.
 
     Raises:
@@ -97,7 +56,8 @@ class Local:
       )
     if device is not None:
       self._free.remove(device)
-    self._jobs[cell.name] = Job(cell, child, log_start, device)
+    self._jobs[cell.name] = _Job(cell, child, log_start, device)
+    return 'begins'
 
   def take_ended(self) -> list[Ended]:
     """Returns the runs that have ended since the last call."""
@@ -111,17 +71,39 @@ class Local:
         ended.append(Ended(job.cell, job.child.returncode, lines))
     return ended
 
-  def end(self, number: int, grace: float) -> int:
-    """Ends all runs with a signal; returns how many had to be killed.
-
-    Args:
-      number: of the signal.
-      grace: seconds that they have.
-    """
+  def leave(
+    self, number: int, grace: float, tell: Callable[[str], None]
+  ) -> None:
+    """Ends all runs with a signal, and kills those that do not end in time."""
+    tell(f'Ends {", ".join(self._jobs)}')
     running = [job.child for job in self._jobs.values()]
-    return children.end(running, number, grace)
+    killed = children.end(running, number, grace)
+    if killed:
+      tell(f'{killed} did not end in {grace:g} s, and were killed')
 
   def kill(self) -> None:
     """Kills all runs; may be called in another thread."""
     for job in list(self._jobs.values()):
       children.send(job.child, signal.SIGKILL)
+
+
+def executor(
+  program: pathlib.Path, jobs: int, dealt: Sequence[str] = ()
+) -> Executor:
+  """Returns the executor that starts processes of this machine.
+
+  Args:
+    program: run.py.
+    jobs: runs at a time, at most.
+    dealt: devices, of which each run gets one; none if runs share all.
+  """
+  runs = _Processes(program, dealt)
+  return Executor(
+    jobs=min(jobs, len(dealt)) if dealt else jobs,
+    # No run of this machine outlives its study.
+    attach=lambda _: [],
+    start=runs.start,
+    take_ended=runs.take_ended,
+    leave=runs.leave,
+    kill=runs.kill,
+  )

@@ -12,11 +12,15 @@ _TAIL = 2**16
 
 
 def output(log: pathlib.Path, start: int) -> list[str]:
-  """Returns the lines that a log has from a byte on, without empty ones."""
+  """Returns what a run has printed from a byte of its log on, by lines.
+
+  Empty lines are left out, and notes of its failure.
+  """
   try:
-    return _lines(log, lambda _: start)
+    lines = _lines(log, lambda _: start)
   except OSError as error:
     return [str(error)]
+  return [line for line in lines if not line.startswith(_FAILED)]
 
 
 def last_lines(log: pathlib.Path) -> list[str]:

@@ -16,6 +16,8 @@ from rich.table import Column
 
 # Seconds between two lines about a run if the output is not a terminal.
 _QUIET = 300.0
+# Live lines of runs, at most.
+_BARS = 16
 
 
 class Shown:
@@ -56,14 +58,22 @@ class Shown:
     if self._console.is_terminal:
       self._bars.stop()
 
-  def begin(self, name: str, steps: int) -> None:
-    """Shows that the run of a cell begins, and its number of steps."""
+  def begin(self, name: str, steps: int, word: str) -> None:
+    """Shows that the run of a cell begins.
+
+    Args:
+      name: of the cell.
+      steps: of its run, in all.
+      word: what is told about it.
+    """
     self._elsewhere.discard(name)
-    self._tasks[name] = self._bars.add_task(name, total=steps, note='')
+    self._tasks[name] = self._bars.add_task(
+      name, total=steps, note='', visible=len(self._tasks) < _BARS
+    )
     self._spoken[name] = time.monotonic()
     self._count()
     if not self._console.is_terminal:
-      self.say(f'{name}: begins; {self._counts()}')
+      self.say(f'{name}: {word}; {self._counts()}')
 
   def move(self, name: str, step: int, steps: int) -> None:
     """Moves a running cell on to the step of its last report."""
@@ -103,6 +113,8 @@ class Shown:
   def _drop(self, name: str) -> None:
     if name in self._tasks:
       self._bars.remove_task(self._tasks.pop(name))
+      for task in list(self._tasks.values())[:_BARS]:
+        self._bars.update(task, visible=True)
 
   def _count(self) -> None:
     over = self._done + self._failed

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 from absl import flags
 
 from gtmm_jax.process import places
-from studies import about, grid_file, grid_flags
+from studies import about, grid_file, grid_flags, slurm_flags
 from studies.about import About
 from studies.grid_flags import Additions
 
@@ -36,7 +36,9 @@ class Study(NamedTuple):
     folder: of the runs.
     stem: path of the table's files without their suffixes.
     program: that runs a cell.
-    jobs: runs at a time.
+    jobs: runs at a time, None for any number.
+    slurm: options of a cluster's jobs, None where runs are local.
+    take_over: whether stale locks of programs on other hosts are taken over.
     retry: times that a failed cell is started again.
     grace: seconds that runs have to end, where the study is to end.
   """
@@ -48,7 +50,9 @@ class Study(NamedTuple):
   folder: pathlib.Path
   stem: pathlib.Path
   program: pathlib.Path
-  jobs: int = 1
+  jobs: int | None = 1
+  slurm: slurm_flags.Options | None = None
+  take_over: bool = False
   retry: int = 0
   grace: float = 30.0
 
@@ -119,11 +123,13 @@ def define_flags() -> None:
     flags.DEFINE_string(name, None, 'For each run whose cell does not set it.')
   flags.DEFINE_integer(
     'jobs',
-    1,
-    'Number of parallel runs, >= 1. Two share a CPU well. With several NVIDIA '
-    'GPUs, each run gets one of them, and no more run at a time than there '
-    'are.',
+    None,
+    'Number of parallel runs, >= 1. Default: 1. Two share a CPU well. With '
+    'several NVIDIA GPUs, each run gets one of them, and no more run at a time '
+    'than there are. With --executor=slurm it bounds the jobs in the queue; by '
+    'default all are there.',
   )
+  slurm_flags.define_flags()
   flags.DEFINE_integer(
     'retry',
     0,
@@ -140,7 +146,8 @@ def define_flags() -> None:
     'grace',
     30.0,
     'Seconds, >= 0, that runs have to save their state and end when this '
-    'program is interrupted; a second interrupt kills them at once.',
+    'program is interrupted; a second interrupt kills them at once. Of jobs of '
+    'a cluster: before the end of their time.',
   )
 
 
@@ -152,6 +159,7 @@ def read() -> Study:
     OSError: the grid cannot be read.
   """
   _require_numbers()
+  slurm = slurm_flags.read()
   if FLAGS.grid is None and not FLAGS.over:
     raise ValueError(
       '--grid is missing; name the file of a grid, or vary flags by --over.'
@@ -185,7 +193,9 @@ def read() -> Study:
     additions.fixed,
     *folders,
     program,
-    FLAGS.jobs,
+    FLAGS.jobs or (None if slurm else 1),
+    slurm,
+    FLAGS.take_over,
     FLAGS.retry,
     FLAGS.grace,
   )
@@ -195,7 +205,7 @@ def _require_numbers() -> None:
   """Raises `ValueError` where a number is out of its range."""
   if FLAGS.status and FLAGS.dry_run:
     raise ValueError('--status and --dry_run print different things; use one.')
-  if FLAGS.jobs < 1:
+  if FLAGS.jobs is not None and FLAGS.jobs < 1:
     raise ValueError(f'--jobs is {FLAGS.jobs}; it must be at least 1.')
   if FLAGS.retry < 0:
     raise ValueError(f'--retry is {FLAGS.retry}; it must be at least 0.')

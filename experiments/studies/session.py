@@ -1,7 +1,9 @@
 """Runs a study: checks its cells, runs those left, writes the tables."""
 
+import contextlib
 import shlex
 import sys
+from collections.abc import Iterator
 from typing import NamedTuple
 
 from rich.console import Console
@@ -14,14 +16,16 @@ from studies import (
   drawing,
   finished,
   launcher,
+  local,
   outcomes,
   progress,
   purpose,
   results_file,
+  slurm,
   tables,
 )
 from studies.cell_records import Cell
-from studies.local import Local
+from studies.executor import Executor
 from studies.purpose import Purpose
 from studies.request import Study
 
@@ -64,7 +68,8 @@ def check(study: Study) -> Checked:
   asked = Purpose() if study.file is None else purpose.read(study.file)
   for path in (study.folder, study.stem.parent):
     places.require_writable(path, str(path))
-  dealt = devices.local() if study.jobs > 1 else []
+  is_parallel = not study.slurm and study.jobs > 1
+  dealt = devices.local() if is_parallel else []
   cells = cell_records.resolve(study.grid, study.folder, study.program)
   cell_records.require_different(cells)
   recorded = results_file.read(study.results)
@@ -113,16 +118,38 @@ def run(checked: Checked, console: Console) -> None:
       _write_tables(checked, results_file.read(study.results))
     return words, not record
 
-  executor = Local(study.program, study.jobs, checked.devices)
+  with (
+    _executor(checked, console) as executor,
+    progress.Shown(console, count, complete) as shown,
+  ):
+    runs = launcher.Runs(checked.left, executor, study.retry, shown, judge)
+    runs.finish(study.grace)
+  _conclude(checked, runs, console)
+
+
+@contextlib.contextmanager
+def _executor(checked: Checked, console: Console) -> Iterator[Executor]:
+  """Yields the executor that the study asks for."""
+  study = checked.study
+  if study.slurm:
+    with slurm.executor(
+      study.program,
+      study.folder,
+      study.slurm,
+      study.jobs,
+      study.grace,
+      study.take_over,
+      console.print,
+    ) as executor:
+      yield executor
+    return
+  executor = local.executor(study.program, study.jobs, checked.devices)
   if checked.devices:
     console.print(
       f'Runs {executor.jobs} at a time, each on one of '
       f'{len(checked.devices)} GPUs.'
     )
-  with progress.Shown(console, count, complete) as shown:
-    runs = launcher.Runs(checked.left, executor, study.retry, shown, judge)
-    runs.finish(study.grace)
-  _conclude(checked, runs, console)
+  yield executor
 
 
 def _conclude(checked: Checked, runs: launcher.Runs, console: Console) -> None:

@@ -8,6 +8,7 @@ by the file of its lock, also of a run on another host.
 import collections
 import itertools
 import pathlib
+import types
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
@@ -16,7 +17,7 @@ from rich.console import Console
 
 from gtmm_jax import records
 from gtmm_jax.process import holders, locks
-from studies import grid_file, logs, reports, results_file
+from studies import grid_file, logs, reports, results_file, slurm_queue
 from studies.request import Study
 
 STATES = ('done', 'running', 'waiting', 'failed')
@@ -58,7 +59,11 @@ def show(study: Study, console: Console) -> None:
     ValueError: the results file is damaged.
     OSError: the results file cannot be read.
   """
-  states = read(study)
+  try:
+    jobs, silence = slurm_queue.states(study.folder, study.grid), ''
+  except ValueError as error:
+    jobs, silence = {}, f'Jobs of Slurm are shown as waiting: {error}'
+  states = read(study, jobs)
   for line in study.about.lines():
     console.print(line)
   rows = [_HEADINGS, *(_row(name, state) for name, state in states.items())]
@@ -70,6 +75,8 @@ def show(study: Study, console: Console) -> None:
       for heading, text, width in zip(_HEADINGS, row, widths, strict=True)
     ]
     console.out('  '.join(texts).rstrip(), highlight=False)
+  if silence:
+    console.print(silence)
   for name, state in states.items():
     for words in (state.reason, state.holder):
       if words:
@@ -91,8 +98,15 @@ def _row(name: str, state: State) -> tuple[str, ...]:
   )
 
 
-def read(study: Study) -> dict[str, State]:
+def read(
+  study: Study,
+  jobs: Mapping[str, slurm_queue.Queued] = types.MappingProxyType({}),
+) -> dict[str, State]:
   """Returns the state of each cell by its name.
+
+  Args:
+    study: whose cells are looked at.
+    jobs: of Slurm, by the cell's name, those that are not over.
 
   Raises:
     ValueError: the results file is damaged.
@@ -100,7 +114,7 @@ def read(study: Study) -> dict[str, State]:
   """
   recorded = results_file.read(study.results)
   return {
-    name: _state(study.folder / name, cell, recorded.get(name))
+    name: _state(study.folder / name, cell, recorded.get(name), jobs.get(name))
     for name, cell in study.grid.items()
   }
 
@@ -109,6 +123,7 @@ def _state(
   workdir: pathlib.Path,
   cell: grid_file.Cell,
   record: Mapping[str, Any] | None,
+  job: slurm_queue.Queued | None,
 ) -> State:
   """Returns the state of a cell.
 
@@ -116,6 +131,7 @@ def _state(
     workdir: of its run; what is there counts more than the record.
     cell: of the grid.
     record: in the results file, None if there is none.
+    job: of Slurm, None if it has none that is not over.
   """
   if record is not None and not workdir.exists():
     steps = _steps(cell, record['settings'])
@@ -123,7 +139,7 @@ def _state(
       return State('waiting', record['step'], steps)
     return State('done', record['step'], steps, 0.0, _recorded_ratio(record))
   try:
-    state = _state_of_workdir(workdir, cell, record)
+    state = _state_of_workdir(workdir, cell, record, job)
     return state._replace(holder=_holder(workdir))
   except (ValueError, LookupError, TypeError, OSError) as error:
     reason = f'damaged records: {error}'
@@ -134,11 +150,13 @@ def _state_of_workdir(
   workdir: pathlib.Path,
   cell: grid_file.Cell,
   record: Mapping[str, Any] | None,
+  job: slurm_queue.Queued | None,
 ) -> State:
   """Returns the state of a cell by its workdir, which may be missing."""
   config = records.read_config(workdir) or {}
   steps = _steps(cell, config.get('settings', {}))
-  is_running = locks.is_taken(workdir)
+  # A job that has begun just now has no lock yet.
+  is_running = locks.is_taken(workdir) or (job is not None and not job.waits)
   evaluation = records.read_evaluation(workdir)
   if not is_running and evaluation and _is_asked(cell, evaluation, steps):
     if record is not None and record['step'] == evaluation['step']:
@@ -154,7 +172,7 @@ def _state_of_workdir(
   if is_running:
     return State('running', step, steps, _minutes(latest, steps), ratio)
   reason = logs.failure(workdir.with_name(f'{workdir.name}.log'))
-  if reason is not None:
+  if reason is not None and job is None:
     return State('failed', step, steps, None, ratio, reason)
   return State('waiting', step, steps, None, ratio)
 

@@ -254,11 +254,7 @@ def require_checkpoint(workdir: pathlib.Path, steps: int) -> None:
   """
   lines = records.read_metrics(workdir)
   evaluation = records.read_evaluation(workdir)
-  saved = [
-    int(path.name)
-    for path in (workdir / 'checkpoints').glob('[0-9]*')
-    if path.name.isdigit()
-  ]
+  saved = saved_steps(workdir)
   # The first checkpoint is complete before the third line is written: fewer
   # lines without a checkpoint belong to a run that was killed early.
   if (evaluation or len(lines) > 2) and not saved:
@@ -269,3 +265,12 @@ def require_checkpoint(workdir: pathlib.Path, steps: int) -> None:
     )
   if saved and max(saved) > steps:
     raise CannotGoOn(_trained_further(workdir, max(saved), steps))
+
+
+def saved_steps(workdir: pathlib.Path) -> list[int]:
+  """Returns the steps of the checkpoints in a folder, by their names alone."""
+  return [
+    int(path.name)
+    for path in (workdir / 'checkpoints').glob('[0-9]*')
+    if path.name.isdigit()
+  ]

@@ -5,9 +5,8 @@ import time
 
 import pytest
 
-from studies import devices
+from studies import devices, local
 from studies.cell_records import Cell
-from studies.local import Local
 
 _LISTED = """\
 GPU 0: NVIDIA H200 (UUID: GPU-aa-1)
@@ -67,16 +66,17 @@ def _run(tmp_path, count, jobs, dealt):
     Cell(str(n), '', {}, tmp_path / str(n), {}, 1, 1, '', False, False, [])
     for n in range(count)
   ]
-  executor = Local(program, jobs, dealt)
-  said, most = [], 0
-  while left or executor.running:
-    while left and executor.has_room():
-      executor.start(left.pop())
-    at_once = executor.running
-    most = max(most, len(at_once))
+  executor = local.executor(program, jobs, dealt)
+  said, running, most = [], 0, 0
+  while left or running:
+    while left and running < executor.jobs:
+      assert executor.start(left.pop()) == 'begins'
+      running += 1
+    most = max(most, running)
     # No two runs have the same one.
     for ended in executor.take_ended():
       assert ended.code == 0
+      running -= 1
       said += ended.lines
     time.sleep(0.02)
   return said, most

@@ -21,14 +21,14 @@ def _shown(is_terminal):
     color_system=None,
   )
   with progress.Shown(console, 5, 1) as shown:
-    shown.begin('ntm', 3000)
+    shown.begin('ntm', 3000, 'begins')
     shown.move('ntm', 1200, 3000)
     shown.leave('dnc')
     shown.leave('dnc')
     shown._bars.refresh()
     moving = file.getvalue()
     shown.end('ntm', 'KL 0.5', False)
-    shown.begin('lru', 3000)
+    shown.begin('lru', 3000, 'begins')
     shown.end('lru', 'no luck', True)
     shown.end('dnc', 'KL 0.6', False)
   return moving, file.getvalue()
