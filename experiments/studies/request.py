@@ -179,6 +179,14 @@ def read() -> Study:
     name: cell._replace(flags=_complete(cell.flags, shared))
     for name, cell in grid_file.read(file, additions).items()
   }
+  if slurm and any(
+    cell.flags.get('preset', 'auto') == 'auto' for cell in grid.values()
+  ):
+    raise ValueError(
+      'a preset must be named for jobs of a cluster, since a node may have '
+      'another device than this machine, and then another default; add '
+      '--preset=small or --preset=paper.'
+    )
   if FLAGS.data_dir and not any('data_dir' in c.flags for c in grid.values()):
     raise ValueError('--data_dir needs --data=tfds; no cell reads from there.')
   names = [file.stem] if file else []

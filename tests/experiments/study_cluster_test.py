@@ -126,7 +126,9 @@ def test_six_runs_end_through_every_fault_and_none_runs_twice(
   tmp_path, cluster
 ):
   stand_ins.write(tmp_path, _RUN)
-  stand_ins.grid(tmp_path, stand_ins.block(['vrnn', 'dnc', 'ntm']))
+  stand_ins.grid(
+    tmp_path, stand_ins.block(['vrnn', 'dnc', 'ntm'], preset='small')
+  )
   study = _Study(
     tmp_path, {**cluster.environment, 'TRAINS': '30', 'LONG': '170'}
   )
@@ -232,9 +234,10 @@ def test_a_real_run_that_is_preempted_equals_an_undisturbed_one(
   flags = {
     'task': 'perfect_recall',
     'model': 'vrnn',
+    'preset': 'small',
     'steps': 1200,
     'batch_size': 4,
-    'replicas': 2,
+    'replicas': 1,
     'pre_recall': 4,
     'recall': 2,
     'report_every': 100,
@@ -266,9 +269,11 @@ def test_a_real_run_that_is_preempted_equals_an_undisturbed_one(
       text=True,
     )
 
-  process = start('cluster', '--executor=slurm', '--time=30')
+  process = start('cluster', '--executor=slurm', '--time=30', '--jobs=1')
   metrics = tmp_path / 'cluster' / cells[0] / 'metrics.jsonl'
-  wait_for(lambda: metrics.exists() or process.poll() is not None, 'training')
+  wait_for(
+    lambda: metrics.exists() or process.poll() is not None, 'training', 1200
+  )
   assert process.poll() is None, process.communicate()
   (file,) = (tmp_path / 'cluster' / 'slurm' / cells[0]).glob('*_submitted.pkl')
   number = file.name.partition('_')[0]

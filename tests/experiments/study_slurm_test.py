@@ -77,6 +77,7 @@ def _submitted(folder: pathlib.Path, name: str, number: str) -> pathlib.Path:
     (['--executor=slurm', '--gpus=0'], '--gpus is 0; it must be at least 1'),
     (['--executor=slurm', '--time=1'], '--time is 1; it must be at least 2'),
     (['--executor=slurm', '--time=2', '--grace=60'], 'use a longer --time'),
+    (['--executor=slurm'], 'a preset must be named'),
     (['--jobs=0'], '--jobs is 0'),
   ],
 )
@@ -104,7 +105,9 @@ def test_options_have_the_names_of_sbatch():
 def test_submitit_and_slurm_are_asked_for_before_anything_is_written(
   tmp_path, programs
 ):
-  grid = stand_ins.grid(tmp_path, stand_ins.block(['dnc'], ['navigation']))
+  grid = stand_ins.grid(
+    tmp_path, stand_ins.block(['dnc'], ['navigation'], preset='small')
+  )
   words = (grid.name, '--executor=slurm', '--partition=gpu')
 
   def refuse() -> str:

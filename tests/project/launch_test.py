@@ -423,3 +423,18 @@ def test_dry_run_of_the_checks(project: Project):
     [str(folder / 'python'), '-m', 'pytest', '--numprocesses=auto']
     + ['--maxprocesses=4', '--dist=loadfile', '-m', 'slow'],
   ]
+
+
+def test_the_image_gets_what_its_file_names():
+  launch = _ROOT / 'launch'
+  lines = (launch / 'Dockerfile').read_text().splitlines()
+  copied = {
+    word
+    for line in lines
+    if line.startswith('COPY')
+    for word in line.split()[1:-1]
+  }
+  ignored = (launch / 'Dockerfile.dockerignore').read_text().splitlines()
+  sent = {line.removeprefix('!') for line in ignored if line.startswith('!')}
+  assert copied == sent and {'setup.cfg', 'gtmm_jax', 'experiments'} <= copied
+  assert all((_ROOT / name).exists() for name in copied)

@@ -38,6 +38,7 @@ DOCUMENTS = [
     *ROOT.glob('*.md'),
     *(ROOT / 'gtmm_jax').rglob('*.md'),
     *(ROOT / 'experiments').rglob('*.md'),
+    *(ROOT / 'launch').glob('*.md'),
   )
 ]
 CORES = {
