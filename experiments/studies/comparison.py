@@ -14,9 +14,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from studies import grid_file, statistics
+from studies import grid_file, markdown, statistics
 from studies.outcomes import (
   HIGHER_IS_BETTER,
+  METRICS,
   Row,
   label_of,
   paired_values,
@@ -124,6 +125,39 @@ def compare(rows: Sequence[Row], comparison: Comparison) -> list[Compared]:
       verdict=each.verdict or _verdict(each.difference, p, comparison),
     )
     for each, p in zip(results, adjusted, strict=True)
+  ]
+
+
+def section(rows: Sequence[Row], comparison: Comparison) -> list[str]:
+  """Returns the heading, the words and the table of the comparison."""
+  others = ', '.join(f'`{label}`' for label in comparison.others)
+  lines = []
+  for each in compare(rows, comparison):
+    cells = ['-'] * 5
+    if each.difference is not None:
+      d = each.difference
+      bootstrap = '-'
+      if d.bootstrap is not None:
+        bootstrap = markdown.interval_text(d.bootstrap, comparison.metric)
+      cells = [
+        str(d.n),
+        markdown.with_interval(d.mean, d.interval, comparison.metric),
+        bootstrap,
+        markdown.p_text(d.p),
+        markdown.p_text(each.adjusted),
+      ]
+    other = f'`{each.other}`' if each.other else '-'
+    lines.append([f'`{each.task}`', other, *cells, each.verdict])
+  headings = ['task', 'best other', 'n', 'ours - other', 'BCa', 'p']
+  is_better = 'More' if comparison.metric in HIGHER_IS_BETTER else 'Less'
+  return [
+    '## The comparison named beforehand',
+    f'{METRICS[comparison.metric]} of `{comparison.ours}` against the best '
+    f'of {others} on validation; margin {comparison.margin:g}. {is_better} is '
+    f'better. Differences are paired by replica: mean [95% t interval], BCa '
+    f'bootstrap interval from {statistics.FEWEST_FOR_BOOTSTRAP} pairs on, p of '
+    f'the paired t-test (two-sided), and p by Holm over the tasks.',
+    markdown.table([*headings, 'p (Holm)', 'verdict'], lines),
   ]
 
 

@@ -9,12 +9,8 @@ from rich.console import Console
 from rich.table import Table
 
 from gtmm_jax.process import command
-from studies import choice as choice_module
-from studies import comparison as comparison_module
-from studies import markdown, regrets, statistics, verdicts
-from studies.comparison import Comparison
+from studies import choice, comparison, markdown, regrets, statistics, verdicts
 from studies.outcomes import (
-  HIGHER_IS_BETTER,
   METRICS,
   OF_SOME,
   READ_BELOW,
@@ -103,38 +99,12 @@ def answers(rows: Sequence[Row], purpose: Purpose) -> list[str]:
   if regret:
     parts += ['## Worst-task regret', regrets.NOTE, regret]
   if purpose.comparison:
-    parts += _of_comparison(compared, purpose.comparison)
+    parts += comparison.section(compared, purpose.comparison)
   if purpose.choice:
-    parts += choice_module.section(rows, purpose.choice)
+    parts += choice.section(rows, purpose.choice)
   if purpose.claims:
     parts += verdicts.section({row.name: row for row in rows}, purpose.claims)
   return parts
-
-
-def matrix(rows: Mapping[str, Row], metric: str) -> str:
-  """Returns a metric by task and by label, as a table in Markdown.
-
-  Args:
-    rows: as `markdown` has them.
-    metric: one of `METRICS`.
-
-  Returns:
-    A line for each task, or for each label where there are more labels.
-  """
-  texts = {(row.task, row.label): _metric(row, metric) for row in rows.values()}
-  tasks = list(dict.fromkeys(task for task, _ in texts))
-  labels = list(dict.fromkeys(label for _, label in texts))
-  lines = [
-    ['task', *(f'`{label}`' for label in labels)],
-    *(
-      [f'`{task}`', *(texts.get((task, label), '') for label in labels)]
-      for task in tasks
-    ),
-  ]
-  if len(labels) > len(tasks):
-    lines = [list(line) for line in zip(*lines, strict=True)]
-    lines[0][0] = ''
-  return markdown.table(lines[0], lines[1:])
 
 
 def columns(rows: Sequence[Row]) -> dict[str, Callable[[Row], str]]:
@@ -211,39 +181,6 @@ def _chance(rows: Sequence[Row]) -> str:
     if chance.size:
       told[when] = f'{chance.mean():.3f} {when}'
   return f' By chance, {" and ".join(told.values())}.' if told else ''
-
-
-def _of_comparison(rows: Sequence[Row], comparison: Comparison) -> list[str]:
-  """Returns the heading, the words and the table of the comparison."""
-  others = ', '.join(f'`{label}`' for label in comparison.others)
-  lines = []
-  for each in comparison_module.compare(rows, comparison):
-    cells = ['-'] * 5
-    if each.difference is not None:
-      d = each.difference
-      bootstrap = '-'
-      if d.bootstrap is not None:
-        bootstrap = markdown.interval_text(d.bootstrap, comparison.metric)
-      cells = [
-        str(d.n),
-        markdown.with_interval(d.mean, d.interval, comparison.metric),
-        bootstrap,
-        markdown.p_text(d.p),
-        markdown.p_text(each.adjusted),
-      ]
-    other = f'`{each.other}`' if each.other else '-'
-    lines.append([f'`{each.task}`', other, *cells, each.verdict])
-  headings = ['task', 'best other', 'n', 'ours - other', 'BCa', 'p']
-  is_better = 'More' if comparison.metric in HIGHER_IS_BETTER else 'Less'
-  return [
-    '## The comparison named beforehand',
-    f'{METRICS[comparison.metric]} of `{comparison.ours}` against the best '
-    f'of {others} on validation; margin {comparison.margin:g}. {is_better} is '
-    f'better. Differences are paired by replica: mean [95% t interval], BCa '
-    f'bootstrap interval from {statistics.FEWEST_FOR_BOOTSTRAP} pairs on, p of '
-    f'the paired t-test (two-sided), and p by Holm over the tasks.',
-    markdown.table([*headings, 'p (Holm)', 'verdict'], lines),
-  ]
 
 
 def _count(row: Row) -> str:
