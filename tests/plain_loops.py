@@ -2,6 +2,8 @@
 
 import math
 
+import jax
+import jax.numpy as jnp
 import numpy as np
 
 
@@ -77,6 +79,18 @@ def random_parameters(core, width: int, parts: dict) -> dict:
   if core.initial_memory == 'learned':
     parameters['initial_memory'] = generator.normal(size=(core.slots, word))
   return {'params': parameters}
+
+
+def initial(core, width: int, choose=lambda parameters: parameters):
+  """Returns initial parameters; only those that `choose` takes are computed."""
+
+  @jax.jit
+  def compute(key):
+    x = jnp.zeros(width)
+    carry = core.initialize_carry(key, x.shape)
+    return choose(core.init(key, carry, x)['params'])
+
+  return compute(jax.random.key(2))
 
 
 def cut(parts: dict, flat):

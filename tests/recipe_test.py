@@ -92,7 +92,7 @@ def test_updates_are_those_of_the_plain_formulas(recipe):
     jnp.float32, {'a': rng.normal(size=3), 'b': rng.normal(size=(2, 2))}
   )
   optimizer = recipes.make_optimizer(recipe)
-  state, plain = optimizer.init(params), plain_training.begin(params, {})
+  state, plain = optimizer.init(params), plain_training.begin(params)
   average = recipes.begin_average(recipe, params, {})
   for step in range(1, 8):
     # Norms from far below to far above what is allowed.

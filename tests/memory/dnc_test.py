@@ -224,16 +224,6 @@ def test_equals_a_plain_loop(inputs, settings):
       plain_loops.assert_fields_close(carry, expected, t, **close)
 
 
-@pytest.mark.parametrize('settings', SETTINGS, ids=label)
-def test_parameters_are_those_of_its_layers(inputs, settings):
-  core = make(**settings)
-  carry = core.initialize_carry(jax.random.key(0), inputs[0].shape)
-  found = jax.eval_shape(core.init, jax.random.key(0), carry, inputs[0])
-  assert jax.tree.map(lambda x: x.shape, found) == jax.tree.map(
-    jnp.shape, random_parameters(core)
-  )
-
-
 # The gradient of the usage.
 
 
@@ -320,21 +310,12 @@ def test_the_core_hands_its_settings_on(monkeypatch, reads, usage_gradient):
 # At the start.
 
 
-def initial(core: DNC, choose=lambda parameters: parameters) -> dict:
-  """Returns initial parameters; only those that `choose` takes are computed."""
-
-  @jax.jit
-  def compute(key):
-    x = jnp.zeros(WIDTH)
-    carry = core.initialize_carry(key, x.shape)
-    return choose(core.init(key, carry, x)['params'])
-
-  return compute(jax.random.key(2))
-
-
 def test_at_the_start_every_word_goes_to_a_slot_of_its_own(inputs):
   core = make(latent_size=LATENT, read_heads=1, strength='softplus')
-  variables, step = {'params': initial(core)}, jax.jit(core.apply)
+  variables, step = (
+    {'params': plain_loops.initial(core, WIDTH)},
+    jax.jit(core.apply),
+  )
   with jax.enable_x64(True):
     carry = core.initialize_carry(jax.random.key(0), inputs[0].shape)
     written = []
@@ -352,7 +333,9 @@ def test_at_the_start_every_word_goes_to_a_slot_of_its_own(inputs):
 @pytest.mark.parametrize('strength', ['softplus', 'oneplus'])
 def test_biases_at_the_start(strength):
   core = make(**MANY, strength=strength, initial_strength=4.0)
-  bias = initial(core, lambda p: p['interface']['linear']['bias'])
+  bias = plain_loops.initial(
+    core, WIDTH, lambda p: p['interface']['linear']['bias']
+  )
   raw = cut(linear_parts(core), np.asarray(bias))
   for name in ('write', 'allocation'):
     np.testing.assert_array_equal(raw.pop(name), 3.0)

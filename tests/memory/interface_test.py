@@ -252,16 +252,6 @@ def test_inputs_that_are_wide_enough_pass(shape):
   assert inputs.dtype == jnp.float32
 
 
-@pytest.mark.parametrize('shape', [(), (0,), (2,), (2, 0), (5, 3, 2)])
-def test_inputs_that_are_too_narrow_are_refused(shape):
-  core = DNC(slots=2, word_size=4, latent_size=3)
-  carry = core.initialize_carry(jax.random.key(0), (*shape[:-1], 3))
-  with pytest.raises(ValueError, match=r'DNC takes inputs \[\.\.\., I\]') as e:
-    contract.check_call(core, carry, jnp.zeros(shape))
-  for words in ('I >= 3', str(shape), 'any number of leading batch axes'):
-    assert words in str(e.value)
-
-
 def test_a_word_is_checked_against_the_allowed_ones():
   contract.check_word('order', 'age', ('age', 'arrival'))
   with pytest.raises(ValueError, match=r"order is 'AGE'; it must be a or b\."):

@@ -187,16 +187,6 @@ def test_equals_a_plain_loop(inputs, attention, order, stores_first, form):
       assert states.calls[t, b] == t + 1
 
 
-def test_parameters_are_those_of_its_layers(single):
-  for attention in ATTENTIONS:
-    core = make(attention=attention)
-    carry = core.initialize_carry(jax.random.key(0), single.shape[1:])
-    variables = jax.eval_shape(core.init, jax.random.key(0), carry, single[0])
-    assert jax.tree.map(lambda x: x.shape, variables) == jax.tree.map(
-      jnp.shape, random_parameters(attention)
-    )
-
-
 # What is stored and read.
 
 

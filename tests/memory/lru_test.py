@@ -202,16 +202,6 @@ def test_equals_a_plain_loop(inputs, settings):
       assert carry.calls == t + 1
 
 
-@pytest.mark.parametrize('settings', SETTINGS, ids=label)
-def test_parameters_are_those_of_its_layers(inputs, settings):
-  core = make(**settings)
-  carry = core.initialize_carry(jax.random.key(0), inputs[0].shape)
-  found = jax.eval_shape(core.init, jax.random.key(0), carry, inputs[0])
-  assert jax.tree.map(lambda x: x.shape, found) == jax.tree.map(
-    jnp.shape, random_parameters(core)
-  )
-
-
 # Who is written.
 
 
@@ -287,21 +277,12 @@ def test_slots_that_tie_are_written_from_the_lowest_index_on():
       assert list(np.flatnonzero(weights)) == written
 
 
-def initial(core: LRU, choose=lambda parameters: parameters) -> dict:
-  """Returns initial parameters; only those that `choose` takes are computed."""
-
-  @jax.jit
-  def compute(key):
-    x = jnp.zeros(WIDTH)
-    carry = core.initialize_carry(key, x.shape)
-    return choose(core.init(key, carry, x)['params'])
-
-  return compute(jax.random.key(2))
-
-
 def test_at_the_start_every_word_goes_to_a_slot_of_its_own(inputs):
   core = make(read_heads=1, latent_size=LATENT, strength='softplus')
-  variables, step = {'params': initial(core)}, jax.jit(core.apply)
+  variables, step = (
+    {'params': plain_loops.initial(core, WIDTH)},
+    jax.jit(core.apply),
+  )
   with jax.enable_x64(True):
     carry = core.initialize_carry(jax.random.key(0), inputs[0].shape)
     written = []
@@ -315,7 +296,9 @@ def test_at_the_start_every_word_goes_to_a_slot_of_its_own(inputs):
 @pytest.mark.parametrize('strength', ['none', 'softplus', 'oneplus'])
 def test_biases_at_the_start(strength):
   core = make(read_heads=3, strength=strength, initial_strength=4.0)
-  bias = initial(core, lambda p: p['interface']['linear']['bias'])
+  bias = plain_loops.initial(
+    core, WIDTH, lambda p: p['interface']['linear']['bias']
+  )
   raw = cut(linear_parts(core), np.asarray(bias))
   np.testing.assert_array_equal(raw.pop('gates'), -3.0)
   if strength != 'none':

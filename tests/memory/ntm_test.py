@@ -195,31 +195,12 @@ def test_equals_a_plain_loop(inputs, settings):
       assert carry.calls == t + 1
 
 
-@pytest.mark.parametrize('settings', SETTINGS, ids=label)
-def test_parameters_are_those_of_its_layers(inputs, settings):
-  core = make(**settings)
-  carry = core.initialize_carry(jax.random.key(0), inputs[0].shape)
-  found = jax.eval_shape(core.init, jax.random.key(0), carry, inputs[0])
-  assert jax.tree.map(lambda x: x.shape, found) == jax.tree.map(
-    jnp.shape, random_parameters(core)
-  )
-
-
-def initial(core: NTM, choose=lambda parameters: parameters) -> dict:
-  """Returns initial parameters; only those that `choose` takes are computed."""
-
-  @jax.jit
-  def compute(key):
-    x = jnp.zeros(WIDTH)
-    carry = core.initialize_carry(key, x.shape)
-    return choose(core.init(key, carry, x)['params'])
-
-  return compute(jax.random.key(2))
-
-
 def test_at_the_start_words_go_to_one_slot_after_the_other(inputs):
   core = make(latent_size=LATENT, strength='oneplus')
-  variables, step = {'params': initial(core)}, jax.jit(core.apply)
+  variables, step = (
+    {'params': plain_loops.initial(core, WIDTH)},
+    jax.jit(core.apply),
+  )
   with jax.enable_x64(True):
     carry = core.initialize_carry(jax.random.key(0), inputs[0].shape)
     for t in range(SLOTS):
@@ -235,7 +216,9 @@ def test_biases_at_the_start(shift_range, favoured, strength):
   core = make(
     shift_range=shift_range, strength=strength, initial_strength=4.0, **MANY
   )
-  bias = initial(core, lambda p: p['interface']['linear']['bias'])
+  bias = plain_loops.initial(
+    core, WIDTH, lambda p: p['interface']['linear']['bias']
+  )
   raw = cut(linear_parts(core), np.asarray(bias))
   offset = strength == 'oneplus'
   for kind, gate, shift in (('read', 0.0, 2.0), ('write', -3.0, 3.0)):

@@ -8,7 +8,6 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from gtmm_jax.memory import contract
 from gtmm_jax.memory.ssm import SSM
 
 STEPS, BATCH, WIDTH = 9, 3, 4
@@ -143,15 +142,3 @@ def test_wrong_settings_are_refused(changes, words):
   with pytest.raises(ValueError, match=re.escape(words)) as caught:
     core.initialize_carry(KEY, (WIDTH,))
   assert '\n' not in str(caught.value)
-
-
-def test_it_computes_in_the_dtype_of_its_carry(variables, inputs):
-  _, contexts = run(variables, inputs)
-  carry = CORE.initialize_carry(KEY, (BATCH, WIDTH))
-  carry = contract.in_dtype(carry, jnp.bfloat16)
-  for x in inputs:
-    carry, context = CORE.apply(variables, carry, x)
-  assert context.dtype == carry.real.dtype == jnp.bfloat16
-  np.testing.assert_allclose(
-    np.float32(context), contexts[-1], atol=0.1 * np.abs(contexts).max()
-  )

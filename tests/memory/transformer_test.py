@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from flax import linen as nn
 
-from gtmm_jax.memory import contract, transformer
+from gtmm_jax.memory import transformer
 from gtmm_jax.memory.transformer import Transformer
 
 STEPS, BATCH, WIDTH = 9, 3, 4
@@ -242,16 +242,3 @@ def test_wrong_settings_are_refused(changes, words):
   with pytest.raises(ValueError, match=re.escape(words)) as caught:
     core.initialize_carry(KEY, (WIDTH,))
   assert '\n' not in str(caught.value)
-
-
-def test_it_computes_in_the_dtype_of_its_carry(inputs):
-  variables = random_variables(CORE)
-  _, contexts = run(CORE, variables, inputs)
-  carry = CORE.initialize_carry(KEY, (BATCH, WIDTH))
-  carry = contract.in_dtype(carry, jnp.bfloat16)
-  for x in inputs:
-    carry, context = CORE.apply(variables, carry, x)
-  assert context.dtype == carry.keys.dtype == jnp.bfloat16
-  np.testing.assert_allclose(
-    np.float32(context), contexts[-1], atol=0.1 * np.abs(contexts).max()
-  )
