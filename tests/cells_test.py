@@ -1,6 +1,5 @@
 """Every task with every model: a step of training at sizes that are quick."""
 
-import dataclasses
 import functools
 from unittest import mock
 
@@ -10,6 +9,7 @@ import pytest
 
 import slow_cases
 import striped_rooms
+import tiny_preset
 from gtmm_jax import presets, train
 from gtmm_jax.model import build
 from gtmm_jax.problem import Problem
@@ -28,16 +28,7 @@ _SIZES = {task: (10, 2) for task in presets.TASKS} | {
   'frames': (12, _ACTIONS),
 }
 _BATCH = 2
-_TINY = dataclasses.replace(
-  presets.SMALL,
-  dense_hidden=(8,),
-  latent_size=4,
-  prior_hidden=(8,),
-  read_heads=2,
-  controller_size=dict.fromkeys(presets.MODELS, 8),
-  attention_size=8,
-  word_size=8,
-)
+_TINY = tiny_preset.make(dense_hidden=(8,), word_size=8)
 _CELLS = [(task, model) for task in presets.TASKS for model in presets.MODELS]
 # Every task with the model that compiles soonest. Each model trains on
 # navigation in tests/runs/values_test.py, so that what is left for slow tests

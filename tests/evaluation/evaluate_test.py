@@ -7,7 +7,8 @@ import jax
 import numpy as np
 from flax import linen as nn
 
-from gtmm_jax import folds, presets, train
+import tiny_preset
+from gtmm_jax import folds, train
 from gtmm_jax.evaluation import evaluate, generation, metrics, retrieval
 from gtmm_jax.model import build, free_energy, generate
 from gtmm_jax.problem import Problem
@@ -16,15 +17,7 @@ from gtmm_jax.tasks.recall import PerfectRecall
 from gtmm_jax.tasks.sources.dataset import Images
 
 _BATCH, _LATENT = 3, 4
-_TINY = dataclasses.replace(
-  presets.SMALL,
-  dense_hidden=(16,),
-  latent_size=_LATENT,
-  prior_hidden=(8,),
-  read_heads=2,
-  controller_size=dict.fromkeys(presets.MODELS, 8),
-  attention_size=8,
-)
+_TINY = tiny_preset.make(latent_size=_LATENT)
 _KEY = jax.random.fold_in(jax.random.key(3), 1)
 
 

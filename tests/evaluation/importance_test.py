@@ -11,7 +11,7 @@ from flax import linen as nn
 
 import linear_gaussian
 import plain_loops
-from gtmm_jax import presets
+import tiny_preset
 from gtmm_jax.evaluation import importance
 from gtmm_jax.model import build, free_energy
 from gtmm_jax.model.distributions import DiagonalGaussian
@@ -250,16 +250,7 @@ def test_particles_of_weight_zero_count_as_such():
 # --- The models.
 
 _LENGTH, _BATCH, _SAMPLES, _LATENT = 5, 2, 7, 3
-_TINY = dataclasses.replace(
-  presets.SMALL,
-  dense_hidden=(8,),
-  latent_size=_LATENT,
-  prior_hidden=(8,),
-  read_heads=2,
-  controller_size=dict.fromkeys(presets.MODELS, 8),
-  attention_size=8,
-  word_size=6,
-)
+_TINY = tiny_preset.make(dense_hidden=(8,), latent_size=_LATENT, word_size=6)
 
 
 def _case(name, store, components):

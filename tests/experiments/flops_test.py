@@ -1,21 +1,19 @@
 """The count of a training step's arithmetic, beside what is known of it."""
 
-import dataclasses
 import functools
 
 import pytest
 
+import tiny_preset
 from benchmarking import flops
 from gtmm_jax import presets
 from gtmm_jax.model import build
 
 _SHAPE, _BATCH = (4, 4, 1), 3
-_TINY = dataclasses.replace(
-  presets.SMALL,
+_TINY = tiny_preset.make(
   dense_hidden=(40,),
   latent_size=8,
   prior_hidden=(16,),
-  read_heads=2,
   controller_size=dict.fromkeys(presets.MODELS, 32),
   attention_size=16,
 )

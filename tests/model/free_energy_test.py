@@ -9,21 +9,13 @@ import pytest
 
 import linear_gaussian
 import slow_cases
+import tiny_preset
 from gtmm_jax import presets
 from gtmm_jax.model import build, convolutions, free_energy
 from gtmm_jax.model.distributions import kl_divergence
 
 _LENGTH, _BATCH, _LATENT = 6, 3, 4
-_TINY = dataclasses.replace(
-  presets.SMALL,
-  dense_hidden=(16,),
-  latent_size=_LATENT,
-  prior_hidden=(8,),
-  read_heads=2,
-  controller_size=dict.fromkeys(presets.MODELS, 8),
-  attention_size=8,
-  word_size=6,
-)
+_TINY = tiny_preset.make(latent_size=_LATENT, word_size=6)
 # Every core, every store with and without a core that sees frames, and networks
 # with batch normalisation.
 _CASES = [

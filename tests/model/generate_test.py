@@ -10,20 +10,14 @@ import numpy as np
 import pytest
 
 import slow_cases
+import tiny_preset
 from gtmm_jax import presets
 from gtmm_jax.model import build, generate
 
 _LENGTH, _WATCHED, _BATCH, _LATENT = 6, 3, 3, 4
 _DREAMED = _LENGTH - _WATCHED
-_TINY = dataclasses.replace(
-  presets.SMALL,
-  dense_hidden=(16,),
-  latent_size=_LATENT,
-  prior_hidden=(),  # no unit that is off may hide a change
-  read_heads=2,
-  controller_size=dict.fromkeys(presets.MODELS, 8),
-  attention_size=8,
-)
+# No unit that is off may hide a change.
+_TINY = tiny_preset.make(latent_size=_LATENT, prior_hidden=())
 # Every core, and every store with and without a core that sees frames.
 _STORES = ('sample', 'mean', 'denoised')
 _CASES = [(name, 'sample') for name in presets.MODELS] + [

@@ -1,6 +1,5 @@
 """Frames past an episode's end change nothing that counts."""
 
-import dataclasses
 import functools
 
 import jax
@@ -9,23 +8,14 @@ import numpy as np
 import pytest
 
 import slow_cases
-from gtmm_jax import presets, train
+import tiny_preset
+from gtmm_jax import train
 from gtmm_jax.model import build, free_energy, generate, networks
 from gtmm_jax.problem import Problem
 from gtmm_jax.tasks.mixture import Mixture
 from gtmm_jax.tasks.sources.dataset import Images
 
-_TINY = dataclasses.replace(
-  presets.SMALL,
-  dense_hidden=(16,),
-  latent_size=4,
-  prior_hidden=(8,),
-  read_heads=2,
-  controller_size=dict.fromkeys(presets.MODELS, 8),
-  attention_size=8,
-  word_size=8,
-  key_size=8,
-)
+_TINY = tiny_preset.make(word_size=8, key_size=8)
 # T 14: walks end with frame 14, other episodes with frame 12.
 _TASK = Mixture(pre_recall=10, recall=2, rows=2, columns=2, length=14)
 _BATCH = 12

@@ -8,7 +8,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from gtmm_jax import presets, recipe, train
+import tiny_preset
+from gtmm_jax import recipe, train
 from gtmm_jax.evaluation import evaluate
 from gtmm_jax.model import build, free_energy, generate, maps
 from gtmm_jax.model.distributions import DiagonalGaussian, Mixture, kl_bound
@@ -18,16 +19,7 @@ from gtmm_jax.tasks.sources.dataset import Images
 
 _BATCH, _LATENT, _COMPONENTS = 3, 4, 3
 _TASK = PerfectRecall(3, 2)
-_TINY = dataclasses.replace(
-  presets.SMALL,
-  dense_hidden=(16,),
-  latent_size=_LATENT,
-  prior_hidden=(8,),
-  prior_components=_COMPONENTS,
-  read_heads=2,
-  controller_size=dict.fromkeys(presets.MODELS, 8),
-  attention_size=8,
-)
+_TINY = tiny_preset.make(latent_size=_LATENT, prior_components=_COMPONENTS)
 _IMAGES = Images(
   np.random.default_rng(0).integers(0, 256, (9, 8, 8, 1), dtype=np.uint8),
   np.arange(9, dtype=np.int32),

@@ -7,6 +7,7 @@ import jax
 import numpy as np
 import pytest
 
+import tiny_preset
 from gtmm_jax import presets, train
 from gtmm_jax.model import build, free_energy, maps
 from gtmm_jax.model.distributions import DiagonalGaussian, kl_divergence
@@ -17,13 +18,11 @@ from gtmm_jax.tasks.sources.dataset import Images
 _LATENT, _BATCH = 3, 2
 _FRAME = (4, 4, 1)
 _TASK = PerfectRecall(3, 2)
-_TINY = dataclasses.replace(
-  presets.SMALL,
+_TINY = tiny_preset.make(
   dense_hidden=(7,),
   latent_size=_LATENT,
   prior_hidden=(5,),
   posterior='residual',
-  read_heads=2,
   controller_size=dict.fromkeys(presets.MODELS, 6),
   attention_size=5,
 )

@@ -1,6 +1,5 @@
 """One time step: what the core is given, what the context may depend on."""
 
-import dataclasses
 import functools
 from typing import NamedTuple, get_args
 
@@ -11,21 +10,15 @@ import pytest
 from flax import linen as nn
 
 import slow_cases
+import tiny_preset
 from gtmm_jax import presets
 from gtmm_jax.model import build, free_energy
 from gtmm_jax.model.distributions import DiagonalGaussian, kl_divergence
 from gtmm_jax.model.temporal_vae import State, Store, TemporalVAE
 
 _LENGTH, _BATCH, _LATENT, _CONDITION = 6, 3, 4, 2
-_TINY = dataclasses.replace(
-  presets.SMALL,
-  dense_hidden=(16,),
-  latent_size=_LATENT,
-  prior_hidden=(),  # no unit that is off may hide a change
-  read_heads=2,
-  controller_size=dict.fromkeys(presets.MODELS, 8),
-  attention_size=8,
-)
+# No unit that is off may hide a change.
+_TINY = tiny_preset.make(latent_size=_LATENT, prior_hidden=())
 # 1 - the clipped variance: all kept, half, nothing, nothing.
 _VARIANCE = np.array([0.0, 0.5, 1.0, 1.7], np.float32)
 _KEPT = np.array([1.0, 0.5, 0.0, 0.0], np.float32)
