@@ -2,15 +2,19 @@
 
 R replicas of a one-replica function run on D devices, R / D on each, by
 `jax.pmap` over the devices and `jax.vmap` over the replicas on each device.
-Replicas never communicate; there are no collectives.
+Replicas never communicate; there are no collectives. Several processes have
+their share of the devices each, and of the replicas on them.
 
 Arrays that differ between replicas are called `own`. They have a leading axis R
-on the host and axes [D, R / D] on the devices. Arrays that all replicas read
-are called `shared`; there is one copy on every device.
+on the host, in each process, and axes [D, R / D] on the D devices of a process.
+Arrays that all replicas read are called `shared`; there is one copy on every
+device.
 """
 
+import collections
 import dataclasses
 import os
+import re
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -18,10 +22,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from gtmm_jax.process import distributed, exchange, machine
+
 Tree = Any
 
-# Assumed bytes of memory of a machine that does not tell.
-_UNKNOWN_MEMORY = 4 * 2**30
+_DEVICES_FLAG = r'host_platform_device_count=(\d+)'
 
 
 @dataclasses.dataclass(frozen=True)
@@ -29,8 +34,8 @@ class Layout:
   """The devices of replicas, and whether loops over steps run on them.
 
   Attributes:
-    devices: D devices.
-    per_device: R / D, replicas on each device.
+    devices: of all processes, one process after another.
+    per_device: replicas on each device.
     loops_on_device: whether many steps are one program. False for convolutions
       on the CPU, which XLA runs 40 to 90 times slower inside a loop.
   """
@@ -44,14 +49,28 @@ class Layout:
     """R, the number of replicas."""
     return len(self.devices) * self.per_device
 
+  @property
+  def local(self) -> tuple[jax.Device, ...]:
+    """The D devices of this process."""
+    if distributed.count() == 1:
+      return self.devices
+    here = distributed.number()
+    return tuple(each for each in self.devices if each.process_index == here)
+
+  @property
+  def share(self) -> slice:
+    """The replicas of this process."""
+    first = self.devices.index(self.local[0]) * self.per_device
+    return slice(first, first + len(self.local) * self.per_device)
+
 
 def prepare_cpu_devices(replicas: int) -> None:
-  """Splits the CPU into as many devices as there are replicas.
+  """Splits the CPU into as many devices as a process has replicas.
 
   Each replica is then a separate program, and all run in parallel. This is
-  faster than one program for all if arrays are small, and far faster with
-  convolutions, which XLA runs 40 to 90 times slower on the CPU when they are
-  batched over kernels. A replica also gives the same bits whatever R is.
+  faster if arrays are small, and far faster with convolutions, which XLA runs
+  40 to 90 times slower on the CPU when they are batched over kernels. A replica
+  also gives the same bits whatever R is.
 
   Must be called before jax is first used. Accelerators are not changed. Does
   nothing if the user has chosen (`jax_num_cpu_devices`, XLA_FLAGS).
@@ -59,10 +78,12 @@ def prepare_cpu_devices(replicas: int) -> None:
   Args:
     replicas: R.
   """
-  chosen = jax.config.jax_num_cpu_devices > 0
-  if chosen or 'host_platform_device_count' in os.environ.get('XLA_FLAGS', ''):
-    return
-  jax.config.update('jax_num_cpu_devices', replicas)
+  flag = re.search(_DEVICES_FLAG, os.environ.get('XLA_FLAGS', ''))
+  count = jax.config.jax_num_cpu_devices
+  if count <= 0 and flag is None:
+    count = -(-replicas // distributed.count())
+    jax.config.update('jax_num_cpu_devices', count)
+  distributed.set_threads(count if count > 0 else int(flag[1]))
 
 
 def plan(
@@ -75,55 +96,63 @@ def plan(
   Args:
     replicas: R >= 1.
     convolutional: whether the networks are convolutional.
-    devices: to choose from; None means all local ones.
+    devices: to choose from; None means those of all processes.
 
   Returns:
-    The layout: 20 replicas on 8 devices are 4 on each of 5.
+    The layout: 20 replicas on 8 devices are 4 on each of 5. Of two processes
+    with 4 devices each, the first has 3 of these 5, and the second 2.
 
   Raises:
-    ValueError: R < 1.
+    ValueError: R < 1, or a process would have no replica.
   """
   if replicas < 1:
     raise ValueError(f'replicas is {replicas}; it must be at least 1.')
-  devices = tuple(jax.local_devices() if devices is None else devices)
+  devices = tuple(jax.devices() if devices is None else devices)
   at_most = min(len(devices), replicas)
   used = max(d for d in range(1, at_most + 1) if replicas % d == 0)
+  chosen = sorted(_in_turn(devices)[:used], key=lambda each: each.process_index)
+  processes = len({each.process_index for each in devices})
+  if used < processes:
+    raise ValueError(
+      f'{replicas} replicas run on {used} devices, {replicas // used} on each, '
+      f'and {processes} processes are too many for them: start {used}, or ask '
+      f'for a multiple of {processes} --replicas.'
+    )
   on_cpu = devices[0].platform == 'cpu'
-  return Layout(
-    devices[:used], replicas // used, not (convolutional and on_cpu)
-  )
+  return Layout(tuple(chosen), replicas // used, not (convolutional and on_cpu))
+
+
+def _in_turn(devices: Sequence[jax.Device]) -> list[jax.Device]:
+  """Orders devices so that processes take turns."""
+  before: collections.Counter = collections.Counter()
+  turns = []
+  for device in devices:
+    turns.append((before[device.process_index], device))
+    before[device.process_index] += 1
+  return [device for _, device in sorted(turns, key=lambda turn: turn[0])]
 
 
 def room_for_data(layout: Layout) -> int:
   """Computes the bytes that a copy of the data may take on each device.
 
-  It is half of the memory that an accelerator gives the program. On the CPU the
-  devices share half of the machine's memory with each other and with the copy
-  on the host.
+  It is half of an accelerator's memory. On the CPU the devices share half of
+  the machine's memory with each other and with the copy on the host.
   """
   limit = _limit(layout)
   if limit is not None:
     return limit // 2
-  return machine_memory() // 2 // (len(layout.devices) + 1)
+  return machine.memory() // 2 // (len(layout.devices) + 1)
 
 
 def memory(layout: Layout) -> int:
   """Returns the bytes of each device; devices of the CPU share its memory."""
   limit = _limit(layout)
-  return machine_memory() // len(layout.devices) if limit is None else limit
+  return machine.memory() // len(layout.devices) if limit is None else limit
 
 
 def _limit(layout: Layout) -> int | None:
   """Returns the bytes that an accelerator gives the program, None on a CPU."""
-  return (layout.devices[0].memory_stats() or {}).get('bytes_limit')
-
-
-def machine_memory() -> int:
-  """Returns the bytes of the machine's memory, 4 GiB if it does not tell."""
-  try:
-    return os.sysconf('SC_PHYS_PAGES') * os.sysconf('SC_PAGE_SIZE')
-  except (AttributeError, ValueError, OSError):  # Some systems do not tell.
-    return _UNKNOWN_MEMORY
+  return (layout.local[0].memory_stats() or {}).get('bytes_limit')
 
 
 def lift(
@@ -141,8 +170,8 @@ def lift(
     donate: whether the first argument's memory is reused for the result.
 
   Returns:
-    The function of all replicas, compiled at its first call. Its arguments and
-    result are on the devices as `scatter` and `broadcast` put them.
+    The function of all replicas, compiled at its first call, of arguments as
+    `scatter` and `broadcast` put them.
   """
   if layout.per_device > 1:
     on_device = jax.vmap(function, in_axes=tuple(in_axes))
@@ -160,7 +189,7 @@ def lift(
       )
 
   return jax.pmap(
-    on_device, devices=layout.devices, donate_argnums=(0,) if donate else ()
+    on_device, devices=layout.local, donate_argnums=(0,) if donate else ()
   )
 
 
@@ -169,9 +198,9 @@ def repeat(
 ) -> Callable[[Tree, Tree, Tree, int], Tree]:
   """Turns a step of one replica into many steps of all.
 
-  The state's memory is reused: the caller must not use it afterwards. Nothing
-  is copied to the host. The number of steps is not part of the compiled
-  program, so steps have the same bits in portions of any size.
+  The state's memory is reused: the caller must not use it afterwards. The
+  number of steps is not part of the compiled program, so steps have the same
+  bits in portions of any size.
 
   Args:
     layout: of replicas on devices.
@@ -203,13 +232,13 @@ def repeat(
 
 def scatter(layout: Layout, tree: Tree) -> Tree:
   """Puts leaves [R, ...] on the devices, [D, R / D, ...]."""
-  count, each = len(layout.devices), layout.per_device
+  count, each = len(layout.local), layout.per_device
 
   def put(leaf):
     if not jax.dtypes.issubdtype(leaf.dtype, jax.dtypes.prng_key):
       leaf = np.asarray(leaf)
-    parts = leaf.reshape(count, each, *leaf.shape[1:])
-    return _put_sharded(layout, parts)
+    parts = leaf[layout.share].reshape(count, each, *leaf.shape[1:])
+    return jax.device_put(parts, _sharding(layout.local))
 
   return jax.tree.map(put, tree)
 
@@ -219,14 +248,37 @@ def broadcast(layout: Layout, tree: Tree) -> Tree:
 
   def put(leaf):
     leaf = np.asarray(leaf)
-    parts = np.broadcast_to(leaf, (len(layout.devices), *leaf.shape))
-    return _put_sharded(layout, parts)
+    parts = np.broadcast_to(leaf, (len(layout.local), *leaf.shape))
+    return jax.device_put(parts, _sharding(layout.local))
 
   return jax.tree.map(put, tree)
 
 
 def gather(tree: Tree) -> Tree:
-  """Brings leaves [D, R / D, ...] to the host, [R, ...]; waits for them."""
+  """Brings leaves [D, R / D, ...] to each process's host, [R, ...]; waits."""
+  leaves, structure = jax.tree.flatten(_to_host(tree))
+  return jax.tree.unflatten(structure, exchange.join(leaves))
+
+
+def rows(layout: Layout, tree: Tree) -> Tree:
+  """Returns leaves [R, ...] to be saved, on the host or as global arrays.
+
+  Of several processes each has its own rows of the arrays, which orbax saves
+  from there. A single one has them on the host, as `gather` does.
+  """
+  if distributed.count() == 1:
+    return gather(tree)
+  sharding = _sharding(layout.devices)
+  return jax.tree.map(
+    lambda leaf: jax.make_array_from_process_local_data(
+      sharding, leaf, (layout.replicas, *leaf.shape[1:])
+    ),
+    _to_host(tree),
+  )
+
+
+def _to_host(tree: Tree) -> Tree:
+  """Brings this process's leaves to its host, without the axis of devices."""
 
   def get(leaf):
     leaf = np.array(leaf)
@@ -236,9 +288,7 @@ def gather(tree: Tree) -> Tree:
   return jax.tree.map(get, tree)
 
 
-def _put_sharded(layout: Layout, parts: Any) -> jax.Array:
-  mesh = jax.sharding.Mesh(np.array(layout.devices), ('device',))
-  sharding = jax.sharding.NamedSharding(
-    mesh, jax.sharding.PartitionSpec('device')
-  )
-  return jax.device_put(parts, sharding)
+def _sharding(devices: Sequence[jax.Device]) -> jax.sharding.NamedSharding:
+  """Splits the first axis of an array over devices."""
+  mesh = jax.sharding.Mesh(np.array(devices), ('device',))
+  return jax.sharding.NamedSharding(mesh, jax.sharding.PartitionSpec('device'))

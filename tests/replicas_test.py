@@ -1,6 +1,7 @@
 """Replicas on devices against one replica on its own."""
 
 import functools
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -199,12 +200,50 @@ def test_any_number_of_replicas_fits_any_number_of_devices(
   count, devices, wanted
 ):
   class Device:
-    platform = 'gpu'
+    platform, process_index = 'gpu', 0
 
   layout = replicas.plan(count, True, [Device() for _ in range(devices)])
   assert (len(layout.devices), layout.per_device) == wanted
   assert layout.replicas == count
   assert layout.loops_on_device
+
+
+def _devices(*counts):
+  """Stands for the devices of processes, by the numbers that they have."""
+
+  class Device(NamedTuple):
+    process_index: int
+    number: int
+    platform: str = 'gpu'
+
+  return [
+    Device(process, number)
+    for process, count in enumerate(counts)
+    for number in range(count)
+  ]
+
+
+@pytest.mark.parametrize(
+  'count, devices, wanted',
+  [
+    (20, (4, 4), (3, 2)),
+    (20, (8, 8), (5, 5)),
+    (4, (4, 4), (2, 2)),
+    (20, (1, 1, 1, 1, 1), (1, 1, 1, 1, 1)),
+    (6, (2, 2), (2, 1)),
+  ],
+)
+def test_processes_share_the_devices_of_replicas(count, devices, wanted):
+  layout = replicas.plan(count, False, _devices(*devices))
+  of_process = [device.process_index for device in layout.devices]
+  assert of_process == sorted(of_process)
+  assert tuple(map(of_process.count, range(len(devices)))) == wanted
+  assert layout.replicas == count
+
+
+def test_a_process_without_a_replica_is_an_error():
+  with pytest.raises(ValueError, match='20 replicas run on 5 .* start 5, or'):
+    replicas.plan(20, False, _devices(*[1] * 8))
 
 
 def test_only_convolutions_on_the_cpu_keep_their_loop_on_the_host():

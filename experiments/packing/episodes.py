@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from PIL import Image, ImageOps
 
-from gtmm_jax import replicas
+from gtmm_jax.process import machine
 from gtmm_jax.tasks.sources import frame_files
 from packing.recordings import CannotRead, recordings
 
@@ -154,4 +154,4 @@ def _require_alike(
 
 def _room() -> int:
   """Returns the bytes that frames may take, half of the machine's memory."""
-  return replicas.machine_memory() // 2
+  return machine.memory() // 2

@@ -16,7 +16,7 @@ from gtmm_jax.checkpoints.directory import (
   save,
 )
 from gtmm_jax.checkpoints.leaves import CheckpointMismatch
-from gtmm_jax.checkpoints.reading import read_part
+from gtmm_jax.checkpoints.reading import read_part, read_whole
 
 __all__ = [
   'CannotSave',
@@ -26,6 +26,7 @@ __all__ = [
   'close',
   'open_directory',
   'read_part',
+  'read_whole',
   'restore_latest',
   'save',
 ]

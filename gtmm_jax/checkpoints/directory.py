@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 import orbax.checkpoint as ocp
 
 from gtmm_jax.checkpoints import disks, leaves, reading
+from gtmm_jax.process import distributed
 
 Tree = Any
 Notes = Mapping[str, Any]
@@ -65,13 +66,15 @@ class Restored(NamedTuple):
 
 
 def open_directory(
-  directory: str | os.PathLike[str], keep: int = 2
+  directory: str | os.PathLike[str], keep: int = 2, alone: bool = True
 ) -> Directory:
   """Opens a directory of checkpoints, and makes it if it does not exist.
 
   Args:
     directory: its path.
     keep: number of checkpoints to keep, the latest ones.
+    alone: whether one process opens it, to restore. If not, all processes open
+      it together, to save; one has opened it alone before.
 
   Returns:
     The directory; call `close` when done.
@@ -81,18 +84,27 @@ def open_directory(
     OSError: the directory cannot be made.
   """
   path = pathlib.Path(directory).absolute()
-  damaged = reading.find_unlisted(path)
+  damaged = reading.find_unlisted(path) if alone else {}
   if damaged and len(damaged) == len(reading.list_steps(path)):
     raise _none_can_be_read(path, damaged)
   for step in damaged:
     _set_aside(path, step, 'unreadable')
+  # orbax does not make it for some of several processes.
+  path.mkdir(parents=True, exist_ok=True)
+  together = ocp.options.MultiprocessingOptions(
+    # Named, so that they wait for each other without their devices.
+    active_processes={*range(distributed.count())}
+  )
   manager = ocp.CheckpointManager(
     path,
     # Named here, so that a checkpoint's shapes can be read before its arrays.
     item_handlers=ocp.StandardCheckpointHandler(),
     # Cleans up after a program that ended while it wrote a checkpoint.
     options=ocp.CheckpointManagerOptions(
-      max_to_keep=keep, cleanup_tmp_directories=True
+      max_to_keep=keep,
+      create=False,
+      cleanup_tmp_directories=True,
+      multiprocessing_options=reading.alone() if alone else together,
     ),
   )
   return Directory(manager, damaged)
@@ -112,7 +124,8 @@ def save(
   Args:
     directory: from `open_directory`.
     step: of the checkpoint; there must be none of this step yet.
-    tree: arrays.
+    tree: arrays on the host, or global ones of which each process has rows;
+      all processes save them together.
     notes: any JSON, which can be read before the tree.
 
   Raises:

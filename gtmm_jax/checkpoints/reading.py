@@ -4,7 +4,7 @@ import contextlib
 import json
 import os
 import pathlib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import jax
@@ -12,6 +12,7 @@ import numpy as np
 import orbax.checkpoint as ocp
 
 from gtmm_jax.checkpoints import disks, leaves, silence
+from gtmm_jax.process import distributed
 
 Tree = Any
 Notes = Mapping[str, Any]
@@ -76,20 +77,41 @@ def read_part(
     ) from error
 
 
+def read_whole(
+  directory: str | os.PathLike[str], template: Tree, step: int
+) -> Tree:
+  """Reads the checkpoint that another process has restored a moment ago.
+
+  Args:
+    directory: of the checkpoints.
+    template: a tree with the leaves' shapes and dtypes.
+    step: of the checkpoint.
+
+  Raises:
+    CheckpointMismatch: it cannot be read, or holds other arrays.
+    OSError: as of `read_part`.
+  """
+  path = pathlib.Path(directory).absolute()
+  try:
+    with _open(path) as manager:
+      written, _ = read_metadata(manager, step)
+      return read_tree(manager, step, template, written)
+  except (leaves.CheckpointMismatch, MemoryError):
+    raise
+  # A damaged file can make its reader raise anything.
+  except Exception as error:
+    raise leaves.CheckpointMismatch(
+      f'The first process has restored the checkpoint of step {step} in '
+      f'{path}, and another one cannot: {explain(path / str(step), error)}. '
+      f'All processes need a --workdir in a file system that they share.'
+    ) from error
+
+
 def _read_part(
   path: pathlib.Path, template: Mapping[str, Tree], step: int
 ) -> dict[str, Tree]:
   """Reads fields of a checkpoint that is there; a damaged one raises any."""
-  with (
-    silence.storage(),
-    contextlib.closing(
-      ocp.CheckpointManager(
-        path,
-        item_handlers=ocp.StandardCheckpointHandler(),
-        options=ocp.CheckpointManagerOptions(read_only=True, create=False),
-      )
-    ) as manager,
-  ):
+  with _open(path) as manager:
     saved = manager.item_metadata(step)
     fields = getattr(saved, 'tree', saved)
     part = {name: fields.get(name, {}) for name in template}
@@ -101,6 +123,34 @@ def _read_part(
       )
       for name, field in template.items()
     }
+
+
+@contextlib.contextmanager
+def _open(path: pathlib.Path) -> Iterator[ocp.CheckpointManager]:
+  """Opens a directory for reading."""
+  with (
+    silence.storage(),
+    contextlib.closing(
+      ocp.CheckpointManager(
+        path,
+        item_handlers=ocp.StandardCheckpointHandler(),
+        options=ocp.CheckpointManagerOptions(
+          read_only=True, create=False, multiprocessing_options=alone()
+        ),
+      )
+    ) as manager,
+  ):
+    yield manager
+
+
+def alone() -> ocp.options.MultiprocessingOptions:
+  """Makes one of several processes read by itself, without the others."""
+  if distributed.count() == 1:
+    return ocp.options.MultiprocessingOptions()
+  number = distributed.number()
+  return ocp.options.MultiprocessingOptions(
+    primary_host=number, active_processes={number}
+  )
 
 
 def list_steps(path: pathlib.Path) -> list[Any]:

@@ -172,6 +172,12 @@ class _Console(Console):
       super().on_broken_pipe()
 
 
-def console() -> Console:
+def console(is_quiet: bool = False) -> Console:
   """Makes the console to which programs print plain text, without markup."""
-  return _Console(markup=False, emoji=False, highlight=False, soft_wrap=True)
+  return _Console(
+    markup=False,
+    emoji=False,
+    highlight=False,
+    soft_wrap=True,
+    quiet=is_quiet,
+  )

@@ -6,7 +6,7 @@ from typing import Any
 
 from gtmm_jax import presets, replicas
 from gtmm_jax.model.temporal_vae import TemporalVAE
-from gtmm_jax.process import jax_settings, provenance
+from gtmm_jax.process import distributed, jax_settings, provenance
 from gtmm_jax.runs import kinds as kinds_module
 from gtmm_jax.runs import own_frames, resolve, set_flag
 from gtmm_jax.runs.kinds import Kinds
@@ -68,6 +68,7 @@ def content(
     'device': {
       **provenance.device(layout.devices[0]),
       'count': len(layout.devices),
+      'processes': distributed.count(),
     },
   }
 

@@ -20,6 +20,7 @@ import numpy as np
 from PIL import Image
 
 from gtmm_jax import records, train
+from gtmm_jax.process import exchange
 from gtmm_jax.runs import held_out
 from gtmm_jax.runs.event_pictures import Pictures
 from gtmm_jax.runs.run import Run
@@ -122,10 +123,27 @@ class EventFiles:
       writer.flush()
 
 
+class OfOthers:
+  """Stands for the event files in a process that does not write them."""
+
+  def __init__(self, run: Run, evaluation: held_out.Evaluation | None) -> None:
+    self._pictures = Pictures(run, evaluation)
+
+  def add(
+    self, line: Mapping[str, Any], _: int | None, state: train.TrainState
+  ) -> None:
+    """Brings what pictures show to the process that writes them."""
+    if 'held_out' in line:
+      self._pictures.draw(state)
+
+  def close(self) -> None:
+    """Does nothing."""
+
+
 @contextlib.contextmanager
 def opened(
   run: Run, evaluation: held_out.Evaluation | None
-) -> Iterator[EventFiles | None]:
+) -> Iterator[EventFiles | OfOthers | None]:
   """Opens the event files of a run in its locked folder; None if not asked for.
 
   Args:
@@ -138,7 +156,7 @@ def opened(
   if not run.settings.tensorboard:
     yield None
     return
-  files = EventFiles(run, evaluation)
+  files = (EventFiles if exchange.is_first() else OfOthers)(run, evaluation)
   try:
     yield files
   finally:

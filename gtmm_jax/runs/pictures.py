@@ -14,7 +14,7 @@ from gtmm_jax.evaluation.generation import Dream
 from gtmm_jax.model import free_energy
 from gtmm_jax.model.temporal_vae import TemporalVAE
 from gtmm_jax.problem import Problem
-from gtmm_jax.process import command
+from gtmm_jax.process import command, distributed, exchange
 from gtmm_jax.runs import drawn_episodes, exam, held_out, memory_panels
 from gtmm_jax.runs.run import Run, replica_keys
 from gtmm_jax.runs.settings import Settings, describe
@@ -66,6 +66,8 @@ def draw(
 ) -> None:
   """Draws figures of a run into its workdir; a failure costs a line.
 
+  Of several processes the first one draws, and all bring what it needs.
+
   Args:
     run: the run, whose evaluation is written.
     state: of all replicas, on the devices.
@@ -73,16 +75,19 @@ def draw(
     evaluation: of the run's states.
   """
   split = run.settings.evaluate_on
-  dream = functools.partial(dream_of, evaluation, state, split)
-  figure_of = drawings(
-    Shown(
-      run.settings,
-      run.task,
-      run.workdir,
-      functools.partial(subject, run, state),
-      dream if shares_dreams(run) else None,
+  drawn = functools.cache(functools.partial(subject, run, state))
+  dream = None
+  if shares_dreams(run):
+    dream = functools.cache(
+      functools.partial(dream_of, evaluation, state, split)
     )
-  )
+  if distributed.count() > 1:
+    drawn()
+    if dream is not None:
+      dream()
+  if not exchange.is_first():
+    return
+  figure_of = drawings(Shown(run.settings, run.task, run.workdir, drawn, dream))
 
   def save(stem: pathlib.Path) -> list[pathlib.Path]:
     return figures.save(figure_of[stem.name](), stem)

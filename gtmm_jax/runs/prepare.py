@@ -9,7 +9,7 @@ import jax
 from gtmm_jax import presets, replicas
 from gtmm_jax.model.temporal_vae import TemporalVAE
 from gtmm_jax.problem import Problem
-from gtmm_jax.process import command, jax_settings, places
+from gtmm_jax.process import command, exchange, jax_settings, places
 from gtmm_jax.recipe import Recipe
 from gtmm_jax.runs import (
   config,
@@ -123,6 +123,7 @@ def _preset(settings: Settings) -> tuple[str, str]:
       'while your program is imported.'
     ) from error
   command.require_device()
+  exchange.connect()
   if not is_auto:
     return settings.preset, 'as asked'
   backend = jax.default_backend()

@@ -10,7 +10,13 @@ from absl import app, flags
 from gtmm_jax import runs
 from gtmm_jax.checkpoints import CheckpointMismatch
 from gtmm_jax.model.cores import Make
-from gtmm_jax.process import command, compilation_cache, locks, signals
+from gtmm_jax.process import (
+  command,
+  compilation_cache,
+  distributed,
+  locks,
+  signals,
+)
 from gtmm_jax.runs import cells, prepare, session, training
 from gtmm_jax.runs import flags as flags_module
 from gtmm_jax.runs import kinds as kinds_module
@@ -40,14 +46,22 @@ def start(models: Mapping[str, Make], tasks: Mapping[str, type]) -> None:
 def define_flags(kinds: Kinds = BUILT_IN) -> None:
   """Defines every flag of the program."""
   compilation_cache.define_flag()
+  distributed.define_flags()
   flags_module.define(kinds=kinds)
 
 
 def run(kinds: Kinds) -> None:
   """Completes the run that flags describe; reports mistakes in one line."""
   compilation_cache.use(flags.FLAGS.compilation_cache)
+  with distributed.together():
+    _run(kinds)
+
+
+def _run(kinds: Kinds) -> None:
+  """Completes the run of this process, alone or with others."""
   try:
     settings = flags_module.read(kinds=kinds)
+    distributed.join()
     prepared = prepare.prepare(settings, kinds)
   except (ValueError, OSError) as error:
     command.fail(error)

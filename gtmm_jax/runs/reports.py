@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from gtmm_jax import checkpoints, records, replicas, train
-from gtmm_jax.process import locks
+from gtmm_jax.process import exchange, locks
 from gtmm_jax.recipe import rate_at
 from gtmm_jax.runs import exam, held_out, own_frames, progress
 from gtmm_jax.runs.event_files import EventFiles
@@ -15,6 +15,9 @@ from gtmm_jax.runs.settings import Settings
 
 class Reports:
   """Writes lines of the records and checkpoints of a run.
+
+  Of several processes the first one writes the lines, and each its share of the
+  checkpoints; all have the same reports.
 
   The clock of the whole run starts with this object. The caller times the steps
   and passes the times to `timed`.
@@ -26,7 +29,7 @@ class Reports:
     evaluation: held_out.Evaluation,
     directory: checkpoints.Directory,
     events: EventFiles | None,
-    lock: locks.Lock,
+    lock: locks.Lock | None,
     seconds: float,
   ) -> None:
     """Reads the records.
@@ -36,7 +39,7 @@ class Reports:
       evaluation: of the run.
       directory: of the run's checkpoints.
       events: event files that get each line, too; None without.
-      lock: of the workdir.
+      lock: of the workdir; None in a process that does not write.
       seconds: that training took before.
     """
     self._run, self._evaluation = run, evaluation
@@ -72,7 +75,7 @@ class Reports:
       OSError: the line cannot be written.
       Lost: the lock was lost; nothing is written.
     """
-    self._lock.require()
+    self._require_lock()
     settings = self._run.settings
     speed = self._steps / self._spent if self._steps else None
     line = {
@@ -86,7 +89,8 @@ class Reports:
       images.make_room()
       line['held_out'] = self._evaluation.on_the_way(exam.weights_of(state))
     line = {'step': step, 'seconds': self._seconds(), **line}
-    records.append_metrics(self._run.workdir, line)
+    if exchange.is_first():
+      records.append_metrics(self._run.workdir, line)
     self._lines.append(line)
     self._steps, self._spent = 0, 0.0
     if self._settled_at is None:
@@ -102,16 +106,20 @@ class Reports:
       CannotSave: it cannot be written, or the one before it.
       Lost: the lock was lost; nothing is written.
     """
-    self._lock.require()
+    self._require_lock()
     step = step_of(state)
     if step not in self._directory.steps()[:1]:
       reported = [line['step'] for line in self._lines]
       checkpoints.save(
         self._directory,
         step,
-        replicas.gather(state),
+        replicas.rows(self._run.layout, state),
         {'reported': reported, 'seconds': self._seconds()},
       )
+
+  def _require_lock(self) -> None:
+    if self._lock is not None:
+      self._lock.require()
 
   def _seconds(self) -> float:
     return round(time.perf_counter() - self._began, 3)

@@ -8,6 +8,7 @@ import numpy as np
 from rich.console import Console
 
 from gtmm_jax import checkpoints, records, train
+from gtmm_jax.process import exchange
 from gtmm_jax.records import history
 from gtmm_jax.train import TrainState
 
@@ -27,7 +28,6 @@ class Start(NamedTuple):
 def restore(
   workdir: pathlib.Path,
   report_every: int,
-  directory: checkpoints.Directory,
   shapes: Callable[[], TrainState],
   console: Console,
 ) -> Start:
@@ -37,12 +37,12 @@ def restore(
   which none is, and the steps since are trained again. Where there is none,
   lines marked as lost stand in. Both are printed, and nothing is deleted. The
   notes of a checkpoint hold which steps had been `reported`, and how many
-  `seconds` training had taken.
+  `seconds` training had taken. Of several processes the first one chooses the
+  checkpoint and mends the records, and all read it.
 
   Args:
-    workdir: of the run.
+    workdir: of the run, in a file system that all processes share.
     report_every: steps between two lines of the records.
-    directory: of the run's checkpoints.
     shapes: returns the state of all replicas, as shapes; called where there is
       a checkpoint, since tracing takes seconds.
     console: to print on.
@@ -50,6 +50,30 @@ def restore(
   Raises:
     CheckpointMismatch: the checkpoint is of another model.
   """
+  folder, start, chosen = workdir / 'checkpoints', Start(None, 0.0), None
+  if exchange.is_first():
+    directory = checkpoints.open_directory(folder)
+    try:
+      start = _choose(workdir, report_every, directory, shapes, console)
+    finally:
+      checkpoints.close(directory)
+    if start.state is not None:
+      chosen = int(start.state.step[0]), start.seconds
+  chosen = exchange.agree(chosen)
+  if chosen is None or exchange.is_first():
+    return start
+  step, seconds = chosen
+  return Start(checkpoints.read_whole(folder, shapes(), step), seconds)
+
+
+def _choose(
+  workdir: pathlib.Path,
+  report_every: int,
+  directory: checkpoints.Directory,
+  shapes: Callable[[], TrainState],
+  console: Console,
+) -> Start:
+  """Restores the latest state in one process, and mends the records."""
   lines = records.read_metrics(workdir)
 
   def compare(step: int, notes: Any) -> history.History:

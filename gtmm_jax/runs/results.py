@@ -3,12 +3,15 @@
 import contextlib
 import pathlib
 from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
 from rich.console import Console
 from rich.table import Table
 
 from gtmm_jax import records
+from gtmm_jax.evaluation.episodes import EpisodeValues
+from gtmm_jax.process import exchange
 from gtmm_jax.runs import exam, held_out, pictures, progress, workdirs
 from gtmm_jax.runs.retries import Retried
 from gtmm_jax.runs.run import Run
@@ -53,7 +56,8 @@ def conclude(
   """Evaluates a trained run, draws its figures, and prints its results.
 
   Nothing that is there already is made again. The evaluation is written before
-  the figures; one that cannot be drawn costs a line on standard error.
+  the figures; one that cannot be drawn costs a line on standard error. Of
+  several processes the first one decides and writes.
 
   Args:
     run: the run.
@@ -64,24 +68,37 @@ def conclude(
   workdir, settings = run.workdir, run.settings
   episodes, split = settings.evaluation_episodes, settings.evaluate_on
   state, first_failed_at = retried
-  if not workdirs.is_evaluated(
-    workdir, settings.steps, episodes, split
-  ) or first_failed_at != _first_failed_at(workdir):
+  if not exchange.agree(
+    workdirs.is_evaluated(workdir, settings.steps, episodes, split)
+    and first_failed_at == _first_failed_at(workdir)
+  ):
     what = f'evaluating on {episodes:,} {split} episodes'
     with progress.saying(what, console):
       values, arrays = evaluation.at_the_end(exam.weights_of(state), split)
-    for path in workdirs.figure_paths(workdir, settings):
-      with contextlib.suppress(OSError):
-        path.unlink()
-    records.write_episodes(workdir, arrays._asdict())
     if first_failed_at is not None:
       values = {**values, 'first_failed_at': first_failed_at}
-    records.write_evaluation(workdir, values)
-  missing = workdirs.missing_figures(workdir, settings)
+    if exchange.is_first():
+      _write(workdir, settings, values, arrays)
+  missing = exchange.agree(workdirs.missing_figures(workdir, settings))
   if missing:
     with progress.saying(f'drawing {", ".join(missing)}', console):
       pictures.draw(run, state, missing, evaluation)
-  show(workdir, settings, console)
+  if exchange.is_first():
+    show(workdir, settings, console)
+
+
+def _write(
+  workdir: pathlib.Path,
+  settings: Settings,
+  values: Mapping[str, Any],
+  arrays: EpisodeValues,
+) -> None:
+  """Writes an evaluation, and deletes the figures of the one before."""
+  for path in workdirs.figure_paths(workdir, settings):
+    with contextlib.suppress(OSError):
+      path.unlink()
+  records.write_episodes(workdir, arrays._asdict())
+  records.write_evaluation(workdir, values)
 
 
 def _first_failed_at(workdir: pathlib.Path) -> list[int | None] | None:

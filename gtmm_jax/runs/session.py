@@ -1,13 +1,23 @@
 """Completes a run: trains its remaining steps, evaluates, draws."""
 
+import contextlib
 import functools
+from collections.abc import Iterator, Mapping
+from typing import Any
 
 import jax
 from rich.console import Console
 
-from gtmm_jax import checkpoints, replicas
+from gtmm_jax import checkpoints, records, replicas
 from gtmm_jax.checkpoints import silence
-from gtmm_jax.process import command, jax_settings, locks, signals
+from gtmm_jax.process import (
+  command,
+  distributed,
+  exchange,
+  jax_settings,
+  locks,
+  signals,
+)
 from gtmm_jax.runs import (
   event_files,
   exam,
@@ -38,8 +48,12 @@ _TRAINED = (
 def complete(run: Run) -> None:
   """Trains the remaining steps of a run, evaluates it, and draws figures.
 
+  Of several processes each trains and evaluates its replicas, and the first one
+  decides what is left to do, writes the records and prints.
+
   Raises:
-    CannotGoOn: this would overwrite the workdir's contents; nothing is changed.
+    CannotGoOn: this would overwrite the workdir's contents, or processes have
+      different settings; nothing is changed.
     CannotLock: another program runs in the workdir, or has taken it over.
     CheckpointMismatch: the checkpoint belongs to another model.
     DataError: the file of episodes was changed during the run; a checkpoint is
@@ -48,66 +62,123 @@ def complete(run: Run) -> None:
     OSError: something cannot be written.
     signals.Stopped: a signal was received; the state is saved.
   """
-  console = command.console()
+  console = command.console(is_quiet=not exchange.is_first())
   settings, workdir = run.settings, run.workdir
   jax_settings.set_precision(settings.precision)
+  _require_same(run.config)
+  _require_alone_for_retries(run)
   announce(run, console)
-  if workdirs.is_complete(workdir, settings):
+  if exchange.agree(workdirs.is_complete(workdir, settings)):
     console.print('This run is complete; nothing is left to train.')
-    if settings.tensorboard:
-      # Those of its records; nothing is evaluated any more.
-      lock = locks.alone(workdir, settings.take_over)
-      with lock, event_files.opened(run, None):
-        pass
-    results.show(workdir, settings, console)
+    if exchange.is_first():
+      _show_again(run, console)
     return
-  with locks.alone(workdir, settings.take_over) as lock:
-    workdirs.require_checkpoint(workdir, settings.steps)
-    with starts.recorded(workdir, run.config, starts.before(workdir)):
-      evaluation = held_out.Evaluation(exam.of_run(run))
-      state = _train(run, evaluation, lock, console)
-      training.require_one_left(state, workdir)
-      retried = retries.train(
-        run,
-        state,
-        lambda second: _train(
-          second, held_out.Evaluation(exam.of_run(second)), lock, console
-        ),
-        console,
-      )
+  with _folder(run) as lock:
+    evaluation = held_out.Evaluation(exam.of_run(run))
+    state = _train(run, evaluation, lock, console)
+    training.require_one_left(state, workdir)
+    retried = retries.train(
+      run,
+      state,
+      lambda second: _train(
+        second, held_out.Evaluation(exam.of_run(second)), lock, console
+      ),
+      console,
+    )
+    if lock is not None:
       lock.require()
-      with signals.at_once(_TRAINED):
-        results.conclude(run, retried, evaluation, console)
+    with signals.at_once(_TRAINED):
+      results.conclude(run, retried, evaluation, console)
+  exchange.wait()
+
+
+def _require_same(config: Mapping[str, Any]) -> None:
+  """Raises `CannotGoOn` unless all processes run the same."""
+  own = {
+    **config['settings'],
+    'data': config['data']['checksum'],
+    **config['versions'],
+  }
+  every = exchange.values(records.documents.as_json(own, name_it=True))
+  for number, other in enumerate(every):
+    names = [name for name in other if other[name] != every[0].get(name)]
+    if names:
+      distributed.leave_together()
+      raise workdirs.CannotGoOn(
+        f'Process {number} differs from process 0 in {", ".join(names)}; start '
+        f'all with the same flags, but for --process_id, and on the same data.'
+      )
+
+
+def _require_alone_for_retries(run: Run) -> None:
+  """Raises `CannotGoOn` for second tries in one of several processes."""
+  has_begun = workdirs.second_try(run.workdir).exists()
+  if distributed.count() > 1 and (
+    run.settings.retry_failed_replicas or has_begun
+  ):
+    distributed.leave_together()
+    raise workdirs.CannotGoOn(
+      f'Second tries are trained in one process. Finish {run.workdir} without '
+      f'--coordinator, --process_id, --process_count and --distributed.'
+    )
+
+
+def _show_again(run: Run, console: Console) -> None:
+  """Shows the results of a complete run, and writes its event files."""
+  if run.settings.tensorboard:
+    # Those of its records; nothing is evaluated any more.
+    lock = locks.alone(run.workdir, run.settings.take_over)
+    with lock, event_files.opened(run, None):
+      pass
+  results.show(run.workdir, run.settings, console)
+
+
+@contextlib.contextmanager
+def _folder(run: Run) -> Iterator[locks.Lock | None]:
+  """Locks the folder of a run that can go on there, and records the start.
+
+  Of several processes the first one does so; for the others it yields None.
+  """
+  if not exchange.is_first():
+    yield None
+    return
+  workdir = run.workdir
+  with locks.alone(workdir, run.settings.take_over) as lock:
+    workdirs.require_checkpoint(workdir, run.settings.steps)
+    with starts.recorded(workdir, run.config, starts.before(workdir)):
+      yield lock
 
 
 def _train(
   run: Run,
   evaluation: held_out.Evaluation,
-  lock: locks.Lock,
+  lock: locks.Lock | None,
   console: Console,
 ) -> TrainState:
   """Trains in a locked folder; returns the state."""
   programs = training.make_programs(run)
   with silence.storage(), signals.deferred(_KEPT):
-    directory = checkpoints.open_directory(run.workdir / 'checkpoints')
+    with signals.at_once(training.NOTHING_NEW):
+      shapes = functools.partial(
+        jax.eval_shape,
+        jax.vmap(programs.initialise, in_axes=(0, None)),
+        replica_keys(run.settings),
+        # Shapes of a state do not depend on the number of images.
+        run.images.validation,
+      )
+      start = restoring.restore(
+        run.workdir, run.settings.report_every, shapes, console
+      )
+      images = own_frames.Training(run.layout, run.images)
+      if start.state is None:
+        with progress.saying('compiling the first state', console):
+          state = jax.block_until_ready(programs.start(images.at(0)))
+      else:
+        state = replicas.scatter(run.layout, start.state)
+    directory = checkpoints.open_directory(
+      run.workdir / 'checkpoints', alone=False
+    )
     try:
-      with signals.at_once(training.NOTHING_NEW):
-        shapes = functools.partial(
-          jax.eval_shape,
-          jax.vmap(programs.initialise, in_axes=(0, None)),
-          replica_keys(run.settings),
-          # Shapes of a state do not depend on the number of images.
-          run.images.validation,
-        )
-        start = restoring.restore(
-          run.workdir, run.settings.report_every, directory, shapes, console
-        )
-        images = own_frames.Training(run.layout, run.images)
-        if start.state is None:
-          with progress.saying('compiling the first state', console):
-            state = jax.block_until_ready(programs.start(images.at(0)))
-        else:
-          state = replicas.scatter(run.layout, start.state)
       with event_files.opened(run, evaluation) as events:
         reports = Reports(
           run, evaluation, directory, events, lock, start.seconds
@@ -128,9 +199,12 @@ def announce(run: Run, console: Console) -> None:
   for stage in run.stages:
     console.print(f'until    step {stage.until:,}: {stage.words}')
   console.print(f'preset   {settings.preset} ({run.why})')
+  several = ''
+  if device['processes'] > 1:
+    several = f' of {device["processes"]} processes'
   console.print(
-    f'device   {device["count"]} x {device["kind"]} ({device["platform"]}), '
-    f'jax {run.config["versions"]["jax"]}'
+    f'device   {device["count"]} x {device["kind"]} ({device["platform"]})'
+    f'{several}, jax {run.config["versions"]["jax"]}'
   )
   data = run.config['data']
   console.print(f'data     {data["source"]}')

@@ -4,14 +4,14 @@ import functools
 import pathlib
 import time
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, NoReturn
 
 import jax
 from rich.console import Console
 
 from gtmm_jax import replicas, train
 from gtmm_jax.problem import Problem
-from gtmm_jax.process import signals
+from gtmm_jax.process import distributed, exchange, signals
 from gtmm_jax.runs import curriculum, own_frames, progress
 from gtmm_jax.runs.reports import Reports, step_of
 from gtmm_jax.runs.run import Run, replica_keys
@@ -126,7 +126,9 @@ def train_on(
         shown.report(step, *headlines)
       if is_last:
         break
-      _stop_where_asked(state, reports, run.workdir)
+      number, portion = _agree(portion)
+      if number is not None:
+        _stop(number, state, reports, run.workdir)
       words = _new_length(run, step)
       if words:
         # Its first step waits for the compiler, too.
@@ -161,18 +163,35 @@ def _new_length(run: Run, step: int) -> str:
   return [*later, describe(run.settings)][0]
 
 
-def _stop_where_asked(
-  state: train.TrainState, reports: Reports, workdir: pathlib.Path
-) -> None:
-  """Saves the state and raises `signals.Stopped` if a signal was received."""
-  number = signals.received()
-  if number is not None:
-    reports.save(state)
-    raise signals.Stopped(
-      number,
-      f'saved at step {step_of(state):,} in {workdir}; the same command '
-      f'continues from there',
-    )
+def _agree(portion: int) -> tuple[int | None, int]:
+  """Returns the signal that a process has received, and the least portion.
+
+  All processes count the same portions of steps, and so stop at the same step.
+
+  Args:
+    portion: steps that this process would do next.
+  """
+  numbers, portions = zip(
+    *exchange.values((signals.received(), portion)), strict=True
+  )
+  received = [number for number in numbers if number is not None]
+  return (received[0] if received else None), min(portions)
+
+
+def _stop(
+  number: int,
+  state: train.TrainState,
+  reports: Reports,
+  workdir: pathlib.Path,
+) -> NoReturn:
+  """Saves the state and raises `signals.Stopped`, in all processes."""
+  reports.save(state)
+  distributed.leave_together()
+  raise signals.Stopped(
+    number,
+    f'saved at step {step_of(state):,} in {workdir}; the same command '
+    f'continues from there',
+  )
 
 
 def _is_one_left(state: train.TrainState) -> bool:
@@ -184,6 +203,7 @@ def require_one_left(state: train.TrainState, workdir: pathlib.Path) -> None:
   """Raises `NoReplicaLeft` if all replicas have failed."""
   if _is_one_left(state):
     return
+  distributed.leave_together()
   steps = ', '.join(f'{step:,}' for step in replicas.gather(state.failed_at))
   raise NoReplicaLeft(
     f'No replica is finite any more; they failed at step {steps}. Records and '

@@ -54,13 +54,7 @@ def _save(workdir, reported):
 
 
 def _restore(workdir):
-  directory = checkpoints.open_directory(workdir / 'checkpoints')
-  try:
-    return restoring.restore(
-      workdir, 20, directory, lambda: _state(0), command.console()
-    )
-  finally:
-    checkpoints.close(directory)
+  return restoring.restore(workdir, 20, lambda: _state(0), command.console())
 
 
 def _steps(workdir):
