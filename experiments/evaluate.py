@@ -74,8 +74,9 @@ def define_flags() -> None:
     variants.SLOTS,
     'For episodes with more frames than in training: grow gives the memory '
     'more slots in proportion, if its weights are not for a number of slots '
-    '(ntm, lru, dnc, and others with positions=fourier); trained leaves it as '
-    'it is, and the oldest are overwritten. Default: grow where possible.',
+    '(ntm, lru, dnc, transformer, and others with positions=fourier); trained '
+    'leaves it as it is, and the oldest are overwritten. Default: grow where '
+    'possible.',
   )
   flags.DEFINE_list(
     'bound',
