@@ -1,11 +1,10 @@
-"""The interface from a controller to its memory, and a step by way of it.
+"""The interface from a controller to its memory.
 
 Parts of an interface are described by `Part`s in a `NamedTuple`, and come back
 as arrays in the same `NamedTuple`, not yet activated.
 """
 
 import math
-from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import jax
@@ -13,7 +12,6 @@ import jax.numpy as jnp
 from flax import linen as nn
 
 from gtmm_jax.memory import addressing, contract, scan
-from gtmm_jax.memory.lstm import LSTM
 
 Array = jax.Array
 # Default weight of h_t in what a latent is stored with. At the start an LSTM's
@@ -147,44 +145,6 @@ def of_core(core: nn.Module, write_heads: int, parts: Any) -> Interface:
     core.controller_weight,
     name='interface',
   )
-
-
-def advance(
-  core: nn.Module,
-  carry: Any,
-  inputs: Array,
-  make_request: Callable[
-    [Array, Array, Array | None], tuple[Any, Array | None]
-  ],
-  access: Callable[[Any, Any], Any],
-) -> tuple[Any, Array]:
-  """Advances a core by one step, in the core's compact call.
-
-  The controller, an LSTM, sees the inputs and the reads of the step before. The
-  backward pass rematerialises what `access` computes.
-
-  Args:
-    core: NTM, LRU or DNC.
-    carry: its carry.
-    inputs: [..., I].
-    make_request: maps h_t, the inputs and tag_{t-1} to what the controller asks
-      of the memory and to tag_t.
-    access: maps the carry and the request to the carry after it.
-
-  Returns:
-    The carry after the step, and the context [r_t, h_t], [..., R W + C].
-  """
-  inputs = contract.check_call(core, carry, inputs)
-  carry = contract.with_initial_memory(core, carry)
-  reads_tm1 = contract.flatten_heads(carry.reads)
-  controller, h = LSTM(core.controller_size, name='controller')(
-    carry.controller, jnp.concatenate([inputs, reads_tm1], axis=-1)
-  )
-  request, tag = make_request(h, inputs, carry.tag)
-  state = scan.rematerialised(access)(carry, request)
-  context = jnp.concatenate([contract.flatten_heads(state.reads), h], axis=-1)
-  calls = carry.calls + 1
-  return state._replace(controller=controller, tag=tag, calls=calls), context
 
 
 def linear(x: Array, parts: Any, name: str = 'linear') -> Any:

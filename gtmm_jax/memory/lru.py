@@ -13,7 +13,7 @@ import jax
 import jax.numpy as jnp
 from flax import linen as nn
 
-from gtmm_jax.memory import addressing, allocation, contract, interface
+from gtmm_jax.memory import addressing, allocation, contract, interface, scan
 from gtmm_jax.memory.interface import Part
 from gtmm_jax.memory.lstm import LSTM, LSTMState
 
@@ -173,8 +173,18 @@ class LRU(nn.RNNCellBase):
   @nn.compact
   def __call__(self, carry: LRUState, inputs: Array) -> tuple[LRUState, Array]:
     """Advances one step: `inputs [..., I]` -> context `[..., n W + C]`."""
+    inputs = contract.check_call(self, carry, inputs)
+    carry = contract.with_initial_memory(self, carry)
+    reads_tm1 = contract.flatten_heads(carry.reads)
+    controller, h = LSTM(self.controller_size, name='controller')(
+      carry.controller, jnp.concatenate([inputs, reads_tm1], axis=-1)
+    )
+    request, tag = self._request(h, inputs, carry.tag)
     step = functools.partial(access, reads=self.reads, decay=self.decay)
-    return interface.advance(self, carry, inputs, self._request, step)
+    state = scan.rematerialised(step)(carry, request)
+    context = jnp.concatenate([contract.flatten_heads(state.reads), h], axis=-1)
+    calls = carry.calls + 1
+    return state._replace(controller=controller, tag=tag, calls=calls), context
 
   def _request(
     self, h: Array, inputs: Array, tag_tm1: Array | None

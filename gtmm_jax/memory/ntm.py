@@ -11,7 +11,7 @@ import jax
 import jax.numpy as jnp
 from flax import linen as nn
 
-from gtmm_jax.memory import addressing, contract, interface
+from gtmm_jax.memory import addressing, contract, interface, scan
 from gtmm_jax.memory.interface import Part
 from gtmm_jax.memory.lstm import LSTM, LSTMState
 
@@ -209,8 +209,18 @@ class NTM(nn.RNNCellBase):
   @nn.compact
   def __call__(self, carry: NTMState, inputs: Array) -> tuple[NTMState, Array]:
     """Advances one step: `inputs [..., I]` -> context `[..., R W + C]`."""
+    inputs = contract.check_call(self, carry, inputs)
+    carry = contract.with_initial_memory(self, carry)
+    reads_tm1 = contract.flatten_heads(carry.reads)
+    controller, h = LSTM(self.controller_size, name='controller')(
+      carry.controller, jnp.concatenate([inputs, reads_tm1], axis=-1)
+    )
+    request, tag = self._request(h, inputs, carry.tag)
     step = functools.partial(access, reads=self.reads)
-    return interface.advance(self, carry, inputs, self._request, step)
+    state = scan.rematerialised(step)(carry, request)
+    context = jnp.concatenate([contract.flatten_heads(state.reads), h], axis=-1)
+    calls = carry.calls + 1
+    return state._replace(controller=controller, tag=tag, calls=calls), context
 
   def _request(
     self, h: Array, inputs: Array, tag_tm1: Array | None
