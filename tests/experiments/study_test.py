@@ -370,8 +370,8 @@ def end(number, _):
   sys.exit(128 + number)
 for name in ('SIGINT', 'SIGTERM', 'SIGHUP', 'SIGUSR1', 'SIGUSR2'):
   signal.signal(getattr(signal, name), end)
-with open('begun', 'a') as file:
-  file.write(str(os.getpid()))
+pathlib.Path('begins').write_text(str(os.getpid()))
+os.replace('begins', 'begun')
 while True:
   time.sleep(0.05)
 """
