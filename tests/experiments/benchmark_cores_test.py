@@ -11,6 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+import slow_cases
 from benchmarking import cores, tables
 from benchmarking.pytorch import dnc
 from gtmm_jax.memory import derivatives
@@ -128,45 +129,46 @@ def _squares_over_time(core, variables, inputs):
   return (jax.lax.scan(step, carry, inputs)[1] ** 2).sum()
 
 
-def test_program_of_a_core_returns_the_gradients_of_a_loop_over_time():
+# Each compiles for seconds, and what a core does is told elsewhere.
+@pytest.mark.parametrize(
+  'name', slow_cases.but_for(['lstm'], ['lstm', 'introspective'])
+)
+def test_program_of_a_core_returns_the_gradients_of_a_loop_over_time(name):
   sizes = cores.Sizes(3, 4, 2)
-  # Two of them: each compiles for seconds, and what a core does is told
-  # elsewhere.
-  for name in ('lstm', 'introspective'):
-    core = cores._cores(sizes)[name]
-    program = cores._jax_pass(name, core, sizes)
-    width = sizes.word_size if name == 'introspective' else cores.INPUT_SIZE
-    shape = (cores.FRAMES, cores.BATCH_SIZE, width)
-    key = jax.random.key(0)
-    inputs = jax.random.normal(key, shape)
-    first = core.initialize_carry(key, shape[1:])
-    variables = core.init(key, first, inputs[0])
-    step = jax.jit(core.apply)
-    carry, total = first, 0.0
-    for each in inputs:
-      carry, context = step(variables, carry, each)
-      total += float(np.square(np.asarray(context, np.float64)).sum())
-    loss, (of_parameters, of_inputs) = program.run()
-    assert float(loss) == pytest.approx(total, rel=1e-5)
-    assert of_inputs.shape == shape
-    assert jax.tree.map(jnp.shape, of_parameters) == jax.tree.map(
-      jnp.shape, variables
+  core = cores._cores(sizes)[name]
+  program = cores._jax_pass(name, core, sizes)
+  width = sizes.word_size if name == 'introspective' else cores.INPUT_SIZE
+  shape = (cores.FRAMES, cores.BATCH_SIZE, width)
+  key = jax.random.key(0)
+  inputs = jax.random.normal(key, shape)
+  first = core.initialize_carry(key, shape[1:])
+  variables = jax.jit(core.init)(key, first, inputs[0])
+  step = jax.jit(core.apply)
+  carry, total = first, 0.0
+  for each in inputs:
+    carry, context = step(variables, carry, each)
+    total += float(np.square(np.asarray(context, np.float64)).sum())
+  loss, (of_parameters, of_inputs) = program.run()
+  assert float(loss) == pytest.approx(total, rel=1e-5)
+  assert of_inputs.shape == shape
+  assert jax.tree.map(jnp.shape, of_parameters) == jax.tree.map(
+    jnp.shape, variables
+  )
+  if name == 'lstm':
+    expected = jax.jit(
+      jax.grad(_squares_over_time, argnums=(1, 2)), static_argnums=0
+    )(core, variables, inputs)
+    jax.tree.map(
+      lambda one, other: np.testing.assert_allclose(
+        one, other, rtol=1e-3, atol=1e-4
+      ),
+      (of_parameters, of_inputs),
+      expected,
     )
-    if name == 'lstm':
-      expected = jax.jit(
-        jax.grad(_squares_over_time, argnums=(1, 2)), static_argnums=0
-      )(core, variables, inputs)
-      jax.tree.map(
-        lambda one, other: np.testing.assert_allclose(
-          one, other, rtol=1e-3, atol=1e-4
-        ),
-        (of_parameters, of_inputs),
-        expected,
-      )
-    # No part of a core is left out of what is timed.
-    for leaf in jax.tree.leaves(of_parameters):
-      assert np.any(np.asarray(leaf) != 0), name
-    assert np.any(np.asarray(of_inputs) != 0)
+  # No part of a core is left out of what is timed.
+  for leaf in jax.tree.leaves(of_parameters):
+    assert np.any(np.asarray(leaf) != 0), name
+  assert np.any(np.asarray(of_inputs) != 0)
 
 
 def test_sizes_are_measured_in_turn_and_the_lstm_once(

@@ -127,7 +127,8 @@ def test_batch_normalisation_leaves_padding_out():
   frames = rng.normal(size=(3, 2, 8, 8, 1)).astype(np.float32)
   mask = np.array([[1, 1], [1, 1], [1, 0]], bool)
   encoder = networks.DigitEncoder(4)
-  variables = encoder.init(jax.random.key(0), frames, False)
+  initialise = jax.jit(encoder.init, static_argnums=2)
+  variables = initialise(jax.random.key(0), frames, False)
 
   @jax.jit
   def encode(frames, mask):

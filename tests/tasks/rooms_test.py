@@ -175,6 +175,8 @@ def test_large_frames_are_small_ones_in_more_detail(many):
     assert (error.max(-1) > 0.1).mean() < 0.03
 
 
+# tests/tasks/rotation_test.py looks at a batch of small ones.
+@pytest.mark.slow
 def test_frames_are_colours(many):
   count = 40
   scenes, places = jax.tree.map(lambda x: x[:count], many)
