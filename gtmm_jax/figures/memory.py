@@ -136,11 +136,8 @@ def _lay_out(
   widest = max(writing.width_of(*line) for line in words) + _MARGIN
   width = max(grid.size[0], widest) + _MARGIN
   height = grid.size[1] + _LOW * sum(map(bool, notes))
-  # A little more, because a quotient rounded down would lose a whole pixel.
-  inches = [(pixels + 1e-6) / writing.DPI for pixels in (width, height)]
-  figure = Figure(figsize=inches, dpi=writing.DPI)
-  page = figure.add_axes((0, 0, 1, 1), xlim=(0, width), ylim=(height, 0))
-  page.set_axis_off()
+  figure, page = writing.page(width, height)
+  page.set(xlim=(0, width), ylim=(height, 0))
   for left in grid.lefts:
     _draw_frames(page, pictures, marks, (left, top), grid.cell)
   for index, panel in enumerate(panels):

@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
-from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from gtmm_jax.figures import appearance, pixels, walks, writing
@@ -178,7 +177,7 @@ def _lay_out(
       3,
     )
   )
-  figure, axes = _page(canvas)
+  figure, axes = writing.page(canvas.shape[1], canvas.shape[0])
   for index, end in enumerate(ends):
     row, column = divmod(index, columns)
     x, y = left + column * step, top + row * block + _ABOVE
@@ -202,13 +201,3 @@ def _lay_out(
     interpolation='nearest',
   )
   return figure
-
-
-def _page(canvas: np.ndarray) -> tuple[Figure, Axes]:
-  """Makes a figure, and axes on it whose unit is the pixel of a canvas."""
-  # A little more, because a quotient rounded down would lose a whole pixel.
-  height, width = ((side + 1e-6) / writing.DPI for side in canvas.shape[:2])
-  figure = Figure(figsize=(width, height), dpi=writing.DPI)
-  axes = figure.add_axes((0, 0, 1, 1))
-  axes.set_axis_off()
-  return figure, axes

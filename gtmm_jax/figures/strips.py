@@ -207,11 +207,7 @@ def _lay_out(
       *(left + writing.width_of(text, _SMALL) + 12 for text, _ in notes),
     ),
   )
-  # A little more, because a quotient rounded down would lose a whole pixel.
-  inches = [(pixels + 1e-6) / writing.DPI for pixels in (size[1], size[0])]
-  figure = Figure(figsize=inches, dpi=writing.DPI)
-  axes = figure.add_axes((0, 0, 1, 1))
-  axes.set_axis_off()
+  figure, axes = writing.page(size[1], size[0])
   canvas = np.ones((*size, 3))
   for place in places:
     _draw_row(axes, canvas, rows[place.row], place, left, step)

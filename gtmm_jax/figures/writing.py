@@ -1,4 +1,4 @@
-"""Measuring text, and writing figures to files."""
+"""Pages, the width of text, and writing figures to files."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.textpath import TextPath
 from PIL import Image
@@ -32,6 +33,16 @@ def width_of(text: str, size: float) -> int:
   extents = TextPath((0, 0), literal(text), size=size).get_extents()
   # Hinting at this size makes letters a little wider than their outlines.
   return math.ceil(1.07 * extents.width * DPI / 72)
+
+
+def page(width: int, height: int) -> tuple[Figure, Axes]:
+  """Makes a figure of a size in pixels, and axes that fill it."""
+  # A little more, because a quotient rounded down would lose a whole pixel.
+  inches = [(pixels + 1e-6) / DPI for pixels in (width, height)]
+  figure = Figure(figsize=inches, dpi=DPI)
+  axes = figure.add_axes((0, 0, 1, 1))
+  axes.set_axis_off()
+  return figure, axes
 
 
 @appearance.fixed()
