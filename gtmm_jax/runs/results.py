@@ -2,7 +2,7 @@
 
 import contextlib
 import pathlib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -111,15 +111,12 @@ def show(workdir: pathlib.Path, settings: Settings, console: Console) -> None:
   evaluation = records.read_evaluation(workdir)
   lines = records.read_metrics(workdir)
   has_settled = records.settled_at(lines) is not None
-  failed = dict(records.failed_replicas(evaluation))
-  bounds = records.by_replica(evaluation)['negative_bound']
-  left_out = set(np.flatnonzero(np.isnan(bounds)).tolist())
   console.print(
     f'{settings.model} on {settings.task} after {evaluation["step"]:,} steps'
   )
   console.print(
     f'{evaluation["episodes"]:,} {evaluation["split"]} episodes, '
-    f'{settings.replicas - len(left_out)} replicas: '
+    f'{settings.replicas - len(_not_finite(evaluation))} replicas: '
     f'{progress.headline(evaluation, has_settled)}'
   )
   summary = records.summarise(evaluation, has_settled)
@@ -128,42 +125,59 @@ def show(workdir: pathlib.Path, settings: Settings, console: Console) -> None:
   for task, part in evaluation.get('by_task', {}).items():
     heading = f'those of {task.replace("_", " ")}'
     console.print(_table(records.summarise(part, has_settled), heading))
+  for note in [*_notes(evaluation, has_settled), *_left_out(evaluation)]:
+    console.print(note)
+  for path in workdirs.figure_paths(workdir, settings):
+    if path.exists():
+      console.print(str(path))
+
+
+def _notes(evaluation: Mapping[str, Any], has_settled: bool) -> Iterator[str]:
+  """Yields sentences on what the values of an evaluation mean."""
   if not has_settled:
-    console.print(
+    yield (
       'No KL ratio is shown: it says nothing before the KL of new frames has '
       'changed by less than 10% between two reports at least 100 steps apart.'
     )
   if evaluation['entropy_floor'] is not None:
-    console.print(
+    yield (
       f'The entropy of grey pixels alone makes '
       f'{evaluation["entropy_floor"]:,.1f} nats of the negative bound.'
     )
   if evaluation['classifier_accuracy'] is not None:
-    console.print(
+    yield (
       f'Retrieved means: a classifier finds the class, one of two whose '
       f'places are known; it is right on '
       f'{evaluation["classifier_accuracy"]:.1%} of {evaluation["split"]} '
       f'digits.'
     )
+
+
+def _not_finite(evaluation: Mapping[str, Any]) -> set[int]:
+  """Returns the numbers of the replicas whose bound is not finite."""
+  bounds = records.by_replica(evaluation)['negative_bound']
+  return set(np.flatnonzero(np.isnan(bounds)).tolist())
+
+
+def _left_out(evaluation: Mapping[str, Any]) -> Iterator[str]:
+  """Yields sentences on replicas that were left out, or trained again."""
   for replica, step in enumerate(evaluation.get('first_failed_at') or ()):
     if step is not None:
-      console.print(
+      yield (
         f'Replica {replica} stopped being finite at step {step:,}, and was '
         f'trained again from another key.'
       )
+  failed = dict(records.failed_replicas(evaluation))
   for replica, step in failed.items():
-    console.print(
+    yield (
       f'Replica {replica} stopped being finite at step {step:,} and is left '
       f'out.'
     )
-  for replica in sorted(left_out - failed.keys()):
-    console.print(
+  for replica in sorted(_not_finite(evaluation) - failed.keys()):
+    yield (
       f'Replica {replica} is left out: its bound is not finite on '
       f'{evaluation["split"]} episodes.'
     )
-  for path in workdirs.figure_paths(workdir, settings):
-    if path.exists():
-      console.print(str(path))
 
 
 def _table(
