@@ -10,7 +10,7 @@ import numpy as np
 from gtmm_jax import figures, records
 from gtmm_jax.process import command
 from studies import statistics
-from studies.outcomes import Row, has_values
+from studies.outcomes import Row, by_task, has_values
 
 # Titles of the figures of metrics.
 _TITLES = {
@@ -39,21 +39,18 @@ def draw(
   Returns:
     The paths of the figures; one that fails costs a line.
   """
-  by_task: dict[str, list[Row]] = {}
-  for row in rows.values():
-    by_task.setdefault(row.task, []).append(row)
-  paths = []
-  several = any(len(own) > 1 for own in by_task.values())
+  tasks, paths = by_task(rows.values()), []
+  several = any(len(of_task) > 1 for of_task in tasks.values())
   if several and any(has_values(row, 'ratio') for row in rows.values()):
     paths += command.attempt_drawing(
       lambda: figures.save(dots_figure(rows, 'ratio'), stem), stem
     )
-  for task, own in by_task.items():
-    here = [row for row in own if row.name in workdirs]
+  for task, of_task in tasks.items():
+    here = [row for row in of_task if row.name in workdirs]
     if len(here) > 1:
-      of_task = stem.with_name(f'{stem.name}-{task}')
-      save = functools.partial(_save_results, here, workdirs, task, of_task)
-      paths += command.attempt_drawing(save, of_task)
+      own_stem = stem.with_name(f'{stem.name}-{task}')
+      save = functools.partial(_save_results, here, workdirs, task, own_stem)
+      paths += command.attempt_drawing(save, own_stem)
   return paths
 
 

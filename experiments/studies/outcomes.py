@@ -2,7 +2,7 @@
 
 import json
 import pathlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -123,6 +123,14 @@ def paired_values(row: Row, metric: str) -> np.ndarray:
 def has_values(row: Row, metric: str) -> bool:
   """Tells whether a replica of the row has a value of the metric."""
   return bool(np.isfinite(row.values.get(metric, np.nan)).any())
+
+
+def by_task(rows: Iterable[Row]) -> dict[str, list[Row]]:
+  """Returns the rows of each task, in their order."""
+  tasks: dict[str, list[Row]] = {}
+  for row in rows:
+    tasks.setdefault(row.task, []).append(row)
+  return tasks
 
 
 def rows(runs: Mapping[str, Mapping[str, Any]]) -> dict[str, Row]:

@@ -15,6 +15,7 @@ from studies.outcomes import (
   OF_SOME,
   READ_BELOW,
   Row,
+  by_task,
   has_values,
 )
 from studies.purpose import Purpose
@@ -64,15 +65,12 @@ def document(
     fixed: flags of all cells that replaced those of the grid.
   """
   every = list(rows.values())
-  by_task: dict[str, list[Row]] = {}
-  for row in every:
-    by_task.setdefault(row.task, []).append(row)
   parts = [NOTE, in_words([row for row in every if not row.is_part])]
   if fixed:
     words = ', '.join(f'`{word}`' for word in command.words(fixed))
     parts.append(f'Set by flags for all cells, instead of the grid: {words}.')
-  for task, own in by_task.items():
-    parts += _of_task(task, own)
+  for task, rows_of_task in by_task(every).items():
+    parts += _of_task(task, rows_of_task)
   return '\n\n'.join(parts + answers(every, purpose)) + '\n'
 
 
@@ -86,15 +84,12 @@ def answers(rows: Sequence[Row], purpose: Purpose) -> list[str]:
   Returns:
     Headings, paragraphs and tables; none where there is nothing to compare.
   """
-  by_task: dict[str, list[Row]] = {}
-  for row in rows:
-    by_task.setdefault(row.task, []).append(row)
   parts = []
   # Where the parts of a mixture are compared, the whole counts no second time.
   compared = [row for row in rows if not row.has_parts]
   tasks = {row.task for row in compared}
   regret = regrets.table(
-    {task: by_task[task] for task in by_task if task in tasks}
+    {task: each for task, each in by_task(rows).items() if task in tasks}
   )
   if regret:
     parts += ['## Worst-task regret', regrets.NOTE, regret]
