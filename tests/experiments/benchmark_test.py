@@ -285,6 +285,8 @@ def test_mistake_is_one_line_that_says_what_is_allowed(
   assert list(tmp_path.iterdir()) == []
 
 
+# That of show_task.py shows them in the same way.
+@pytest.mark.slow
 def test_help_shows_flags_wherever_they_are_defined(tmp_path: pathlib.Path):
   shown = _python([_PROGRAM, '--helpshort'], tmp_path).stdout
   for name in ('--model', '--recall', '--[no]cores', '--top_k', '--precision'):
