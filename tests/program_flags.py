@@ -1,13 +1,10 @@
 """Flags and environment of the programs that tests start or call."""
 
-import ast
 import contextlib
 import os
 import pathlib
-import subprocess
 import sys
-from collections.abc import Callable, Iterable, Iterator
-from typing import Any
+from collections.abc import Callable, Iterator
 from unittest import mock
 
 import pytest
@@ -15,28 +12,6 @@ from absl import flags
 from absl.testing import flagsaver
 
 from gtmm_jax.process import command
-
-
-def defaults(program: pathlib.Path, names: Iterable[str]) -> dict[str, Any]:
-  """Reads the default values of a program's flags, in a new process.
-
-  Args:
-    program: a file with `define_flags` and `FLAGS`.
-    names: of flags.
-  """
-  module = program.stem
-  code = (
-    f'import {module} as m; m.define_flags(); m.FLAGS(["x"]);'
-    f'print({{name: m.FLAGS[name].value for name in {list(names)}}})'
-  )
-  printed = subprocess.run(
-    [sys.executable, '-c', code],
-    cwd=program.parent,
-    capture_output=True,
-    text=True,
-    check=True,
-  ).stdout
-  return ast.literal_eval(printed)
 
 
 @contextlib.contextmanager

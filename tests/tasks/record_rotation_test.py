@@ -252,17 +252,11 @@ def test_without_vizdoom_the_extra_is_named(tmp_path):
   assert not list(folder.iterdir())
 
 
-def test_a_mistake_ends_the_program_with_one_line(tmp_path):
-  result = _run(tmp_path, '--length=3')
-  assert result.returncode == 2 and result.stdout == ''
-  assert result.stderr.startswith('record_rotation.py: --length is 3')
-  assert result.stderr.count('\n') == 1
-  assert not list(tmp_path.iterdir())
-
-
 def test_every_field_of_a_request_has_a_flag_with_its_default():
   names = record_rotation.Request.__dataclass_fields__
-  assert program_flags.defaults(_PROGRAM, names) == _DEFAULTS
+  with program_flags.defined(record_rotation.define_flags):
+    defaults = {name: record_rotation.FLAGS[name].default for name in names}
+  assert defaults == _DEFAULTS
 
 
 def _arrays():
