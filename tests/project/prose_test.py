@@ -17,7 +17,7 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 DOCUMENTS = {
   'README.md': [],
   'experiments/README.md': [],
-  # How far numbers of parameters are apart.
+  # How far numbers of parameters are apart; results_test.py derives them.
   'experiments/results/README.md': ['0.1%', '0.2%', '0.3%'],
   'gtmm_jax/memory/README.md': [],
   'gtmm_jax/tasks/README.md': [],

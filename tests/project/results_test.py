@@ -333,6 +333,32 @@ def test_the_table_of_parameters_is_what_the_models_have():
     assert f'| `{model}` | {digits} | {environments} |' in RESULTS
 
 
+def test_parameters_are_as_alike_as_the_page_says():
+  section = RESULTS.split('## Presets\n')[1]
+  columns = zip(
+    *re.findall(r'(?m)^\| `\w+` \| ([\d,]+) \| ([\d,]+) \|$', section),
+    strict=True,
+  )
+  most = []
+  for column, table in zip(
+    columns, parameter_counts.TABLE_1.values(), strict=True
+  ):
+    counts = [_whole(number) for number in column]
+    pairs = zip(counts, table.values(), strict=False)
+    most.append(max(abs(ours / theirs - 1) for ours, theirs in pairs))
+  # Of the small preset the page has the least and the most.
+  ends = re.findall(r'([\d,]+) to ([\d,]+) on', ' '.join(section.split()))
+  most += [_whole(last) / _whole(first) - 1 for first, last in ends]
+  said = re.findall(r'within ([\d.]+)%|([\d.]+)%', section)
+  limits = [float(near or apart) / 100 for near, apart in said]
+  assert len(most) == len(limits) == 4
+  assert all(one <= limit for one, limit in zip(most, limits, strict=True))
+
+
+def _whole(text):
+  return int(text.replace(',', ''))
+
+
 def _rows_of_runs(document):
   """Returns the rows of a table of task, model, steps, minutes and KL."""
   number = r'([\d.]+ ± [\d.]+)'
