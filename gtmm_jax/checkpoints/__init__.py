@@ -14,6 +14,7 @@ from gtmm_jax.checkpoints.directory import (
   open_directory,
   restore_latest,
   save,
+  wait,
 )
 from gtmm_jax.checkpoints.leaves import CheckpointMismatch
 from gtmm_jax.checkpoints.reading import read_part, read_whole
@@ -29,4 +30,5 @@ __all__ = [
   'read_whole',
   'restore_latest',
   'save',
+  'wait',
 ]

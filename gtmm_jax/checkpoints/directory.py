@@ -143,6 +143,16 @@ def save(
     )
 
 
+def wait(directory: Directory) -> None:
+  """Waits until the last checkpoint is complete.
+
+  Raises:
+    CannotSave: it cannot be written.
+  """
+  with _writing(directory):
+    directory.manager.wait_until_finished()
+
+
 def close(directory: Directory) -> None:
   """Waits until the last checkpoint is written and closes the directory.
 

@@ -1,20 +1,29 @@
 """Reports of a run as it trains: lines of the records, and checkpoints."""
 
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from gtmm_jax import checkpoints, records, replicas, train
-from gtmm_jax.process import exchange, locks
+from gtmm_jax.process import distributed, exchange, locks
+from gtmm_jax.process.background import Background
 from gtmm_jax.recipe import rate_at
 from gtmm_jax.runs import exam, held_out, own_frames, progress
 from gtmm_jax.runs.event_files import EventFiles
 from gtmm_jax.runs.run import Run
 from gtmm_jax.runs.settings import Settings
 
+# Share of the time that checkpoints may take, and the longest time in seconds
+# after which the next one is due.
+_SHARE, _LONGEST = 0.01, 600.0
+
 
 class Reports:
-  """Writes lines of the records and checkpoints of a run.
+  """Writes lines of the records and checkpoints of a run, in the background.
+
+  A line is written when the checkpoint before it is complete. Not every line
+  has a checkpoint: the next one is due when the time since the last one is 100
+  times what that took.
 
   Of several processes the first one writes the lines, and each its share of the
   checkpoints; all have the same reports.
@@ -30,6 +39,7 @@ class Reports:
     directory: checkpoints.Directory,
     events: EventFiles | None,
     lock: locks.Lock | None,
+    background: Background,
     seconds: float,
   ) -> None:
     """Reads the records.
@@ -40,10 +50,14 @@ class Reports:
       directory: of the run's checkpoints.
       events: event files that get each line, too; None without.
       lock: of the workdir; None in a process that does not write.
+      background: that writes.
       seconds: that training took before.
     """
     self._run, self._evaluation = run, evaluation
     self._directory, self._events, self._lock = directory, events, lock
+    self._background = background
+    self._saved_step = next(iter(directory.steps()), None)
+    self._is_saving, self._due_at = False, 0.0
     self._began = time.perf_counter() - seconds
     self._lines = records.read_metrics(run.workdir)
     self._settled_at = records.settled_at(self._lines)
@@ -61,7 +75,7 @@ class Reports:
   def add(
     self, step: int, state: train.TrainState, images: own_frames.Training
   ) -> Sequence[str]:
-    """Appends a line on training since the one before; returns its headlines.
+    """Adds a line on training since the one before; returns its headlines.
 
     Args:
       step: of training.
@@ -72,7 +86,7 @@ class Reports:
       What `progress.headlines` returns.
 
     Raises:
-      OSError: the line cannot be written.
+      OSError: something before it cannot be written.
       Lost: the lock was lost; nothing is written.
     """
     self._require_lock()
@@ -90,7 +104,7 @@ class Reports:
       line['held_out'] = self._evaluation.on_the_way(exam.weights_of(state))
     line = {'step': step, 'seconds': self._seconds(), **line}
     if exchange.is_first():
-      records.append_metrics(self._run.workdir, line)
+      self._background.do(records.append_metrics, self._run.workdir, line)
     self._lines.append(line)
     self._steps, self._spent = 0, 0.0
     if self._settled_at is None:
@@ -103,19 +117,47 @@ class Reports:
     """Saves the state of all replicas, on the devices, unless it is saved.
 
     Raises:
-      CannotSave: it cannot be written, or the one before it.
+      OSError: something before it cannot be written.
       Lost: the lock was lost; nothing is written.
     """
     self._require_lock()
     step = step_of(state)
-    if step not in self._directory.steps()[:1]:
-      reported = [line['step'] for line in self._lines]
-      checkpoints.save(
-        self._directory,
-        step,
-        replicas.rows(self._run.layout, state),
-        {'reported': reported, 'seconds': self._seconds()},
-      )
+    if step == self._saved_step:
+      return
+    reported = [line['step'] for line in self._lines]
+    notes = {'reported': reported, 'seconds': self._seconds()}
+    self._saved_step, self._is_saving = step, True
+    began = time.perf_counter()
+    rows = replicas.rows(self._run.layout, state)
+    self._background.do(self._write, began, step, rows, notes)
+
+  def save_if_due(self, state: train.TrainState) -> None:
+    """Saves the state as `save` does, unless the last time is too near."""
+    is_due = not self._is_saving and time.perf_counter() >= self._due_at
+    # Several processes save together, and have clocks of their own.
+    if is_due or distributed.count() > 1:
+      self.save(state)
+
+  def finish(self) -> None:
+    """Waits until all is written.
+
+    Raises:
+      OSError: something cannot be written.
+    """
+    self._background.finish()
+
+  def _write(
+    self,
+    began: float,
+    step: int,
+    tree: train.TrainState,
+    notes: Mapping[str, Any],
+  ) -> None:
+    """Writes a checkpoint, and decides when the next one is due."""
+    checkpoints.save(self._directory, step, tree, notes)
+    checkpoints.wait(self._directory)
+    self._due_at = next_due(began, time.perf_counter())
+    self._is_saving = False
 
   def _require_lock(self) -> None:
     if self._lock is not None:
@@ -123,6 +165,16 @@ class Reports:
 
   def _seconds(self) -> float:
     return round(time.perf_counter() - self._began, 3)
+
+
+def next_due(began: float, ended: float) -> float:
+  """Returns when the next checkpoint is due, in seconds.
+
+  Args:
+    began: when the last one was begun.
+    ended: when it was complete.
+  """
+  return began + min((ended - began) / _SHARE, _LONGEST)
 
 
 def step_of(state: train.TrainState) -> int:

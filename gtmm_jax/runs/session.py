@@ -11,6 +11,7 @@ from rich.console import Console
 from gtmm_jax import checkpoints, records, replicas
 from gtmm_jax.checkpoints import silence
 from gtmm_jax.process import (
+  background,
   command,
   distributed,
   exchange,
@@ -179,9 +180,13 @@ def _train(
       run.workdir / 'checkpoints', alone=False
     )
     try:
-      with event_files.opened(run, evaluation) as events:
+      with (
+        event_files.opened(run, evaluation) as events,
+        background.opened(is_inline=distributed.count() > 1) as writer,
+      ):
         reports = Reports(
-          run, evaluation, directory, events, lock, start.seconds
+          *(run, evaluation, directory, events, lock, writer),
+          start.seconds,
         )
         return training.train_on(run, programs, reports, state, images, console)
     finally:

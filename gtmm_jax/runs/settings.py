@@ -172,7 +172,7 @@ class Settings:
   )
   batch_size: int | None = _setting('Sequences in a batch, >= 1.', least=1)
   report_every: int | None = _setting(
-    'Steps between two lines of metrics.jsonl, each with a checkpoint, >= 1.',
+    'Steps between two lines of metrics.jsonl, >= 1. Some have a checkpoint.',
     least=1,
   )
   learning_rate: float | None = _setting(

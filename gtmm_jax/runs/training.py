@@ -16,6 +16,7 @@ from gtmm_jax.runs import curriculum, own_frames, progress
 from gtmm_jax.runs.reports import Reports, step_of
 from gtmm_jax.runs.run import Run, replica_keys
 from gtmm_jax.runs.settings import describe
+from gtmm_jax.tasks.sources import dataset
 
 # Printed if a signal ends the program before its first step.
 NOTHING_NEW = 'nothing new was trained yet; the same command continues'
@@ -100,9 +101,15 @@ def train_on(
   def advance(
     state: train.TrainState, step: int, count: int
   ) -> tuple[train.TrainState, float]:
-    # Windows change at reports, where an interrupted run resumes. They are read
-    # and moved before the time is measured.
-    window = images.at(step // settings.report_every)
+    # Windows change at reports. They are read and moved before the time is
+    # measured.
+    try:
+      window = images.at(step // settings.report_every)
+    except (dataset.DataError, OSError):
+      # Several processes save together, and others may have their data.
+      if distributed.count() == 1:
+        reports.save(state)
+      raise
     program = programs.advance[curriculum.number_at(run.stages, step)]
     began = time.perf_counter()
     state = jax.block_until_ready(program(state, window, count))
@@ -122,7 +129,7 @@ def train_on(
           shown.say('compiling the evaluation')
         headlines = reports.add(step, state, images)
         state = programs.reset(state)
-        reports.save(state)
+        reports.save(state) if is_last else reports.save_if_due(state)
         shown.report(step, *headlines)
       if is_last:
         break
@@ -186,6 +193,7 @@ def _stop(
 ) -> NoReturn:
   """Saves the state and raises `signals.Stopped`, in all processes."""
   reports.save(state)
+  reports.finish()
   distributed.leave_together()
   raise signals.Stopped(
     number,

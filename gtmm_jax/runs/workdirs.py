@@ -255,7 +255,7 @@ def require_checkpoint(workdir: pathlib.Path, steps: int) -> None:
   lines = records.read_metrics(workdir)
   evaluation = records.read_evaluation(workdir)
   saved = saved_steps(workdir)
-  # The first checkpoint is complete before the third line is written: fewer
+  # The first checkpoint is complete before the second line is written: fewer
   # lines without a checkpoint belong to a run that was killed early.
   if (evaluation or len(lines) > 2) and not saved:
     step = (evaluation or lines[-1])['step']

