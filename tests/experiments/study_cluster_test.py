@@ -24,7 +24,7 @@ if importlib.util.find_spec('submitit') is None:
 
 pytestmark = [
   pytest.mark.slow,
-  pytest.mark.timeout(1800),
+  pytest.mark.timeout(3600),
   pytest.mark.skipif(
     bool(_MISSING), reason=f'not installed: {", ".join(_MISSING)}'
   ),
