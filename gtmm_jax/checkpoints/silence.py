@@ -23,9 +23,13 @@ def storage() -> Iterator[None]:
   sys.unraisablehook = hook
   try:
     yield
+  except BaseException:
+    # Threads of a failed write end later, after the program's last line.
+    raise
+  else:
+    sys.unraisablehook = before
   finally:
     logger.removeFilter(_is_not_of_storage)
-    sys.unraisablehook = before
 
 
 def _is_not_of_storage(record: logging.LogRecord) -> bool:
