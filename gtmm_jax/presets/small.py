@@ -24,7 +24,7 @@ SMALL = Preset(
   prior_components=1,
   posterior='additive',
   read_heads=5,
-  controller_size=by_model(204, 205, 68, 72, 69, 128, 105, 100),
+  controller_size=by_model(204, 205, 72, 72, 69, 128, 105, 100),
   attention_size=128,
   word_size=64,
   key_size=64,
@@ -32,7 +32,8 @@ SMALL = Preset(
   key_strength=KEY_STRENGTH,
   lru_strength='softplus',
   condition_scale='sqrt',
-  options=frozen(),
+  # The NTM has the paper's words and keys; with tags it learns no map.
+  options=frozen(ntm=frozen(tag=False)),
   store=frozen(
     vrnn='sample',
     introspective='sample',
@@ -73,7 +74,7 @@ SMALL_COLOUR = dataclasses.replace(
   patches=((4, 32), (2, 64)),
   latent_size=128,
   prior_hidden=(256,),
-  controller_size=by_model(230, 128, 143, 149, 143, 194, 163, 171),
+  controller_size=by_model(230, 128, 145, 149, 143, 194, 163, 171),
   summary_size=48,
   store=frozen(
     **dict.fromkeys(MODELS, 'denoised') | {'vrnn': 'sample', 'ssm': 'sample'}

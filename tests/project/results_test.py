@@ -159,6 +159,52 @@ def test_its_changes_of_the_recipe_are_those_of_the_studies(
   assert f'| {" | ".join(cells)} |\n' in RESULTS
 
 
+# By words of the document, the ends of the names of cells.
+_WIRINGS = {
+  'weight 4': 'tag=true-controller_weight=4',
+  'weight 1, not 4': 'tag=true-controller_weight=1',
+  'no tags': 'tag=false',
+}
+
+
+def test_what_the_wiring_changes_is_as_the_study_has_it():
+  bounds = {
+    (task, model, words): np.array(record['replicas']['negative_bound'])
+    for name, record in _result('wiring').items()
+    for task in ('similarity_cued_recall', 'navigation')
+    for model in ('ntm', 'lru', 'dnc')
+    for words, cell in _WIRINGS.items()
+    if name.startswith(f'{task}-{model}-{cell}')
+  }
+  losses = {}
+  for model in ('ntm', 'lru', 'dnc'):
+    of_tasks = [
+      {words: bounds[task, model, words] for words in _WIRINGS}
+      for task in ('similarity_cued_recall', 'navigation')
+    ]
+    for words in ('weight 1, not 4', 'no tags'):
+      cells = [f'`{model}`', words]
+      for each in of_tasks:
+        mean, (low, high), _ = statistics.mean(each[words] - each['weight 4'])
+        cells.append(f'{mean:.1f} [{low:.1f}, {high:.1f}]')
+      assert f'| {" | ".join(cells)} |\n' in RESULTS
+    for words in _WIRINGS:
+      losses[words, model] = np.mean(
+        [
+          each[words].mean() - min(values.mean() for values in each.values())
+          for each in of_tasks
+        ]
+      )
+  for words, name in (
+    ('weight 4', 'tags, weight 4'),
+    ('weight 1, not 4', 'tags, weight 1'),
+    ('no tags', 'no tags'),
+  ):
+    each = [losses[words, model] for model in ('ntm', 'lru', 'dnc')]
+    row = ' | '.join(f'{loss:.1f}' for loss in (*each, max(each)))
+    assert f'| {name} | {row} |\n' in RESULTS
+
+
 def test_the_table_of_tighter_bounds_is_that_of_the_result():
   cells = _result('tighter_bounds')
   assert list(cells) == list(grid_file.read(GRIDS / 'bounds.json'))
@@ -233,6 +279,8 @@ def test_the_dreamed_turns_are_as_close_as_the_result_has_them():
     ('memories', 'kl_last'),
     ('memories', 'retrieval_ahead'),
     ('ablation', 'ratio'),
+    ('wiring', 'negative_bound'),
+    ('wiring', 'retrieval_free'),
   ],
 )
 def test_the_table_of_a_study_is_that_of_its_result(name, metric):

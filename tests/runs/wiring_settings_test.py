@@ -25,10 +25,10 @@ def _prepare(workdir, model, *texts, preset='small', **changes):
 @pytest.mark.parametrize(
   ('model', 'text', 'value'),
   [
-    ('ntm', 'tag=false', False),
+    ('ntm', 'tag=true', True),
     ('lru', 'tag=false', False),
     ('dnc', 'tag=false', False),
-    ('ntm', 'controller_weight=1', 1.0),
+    ('dnc', 'controller_weight=1', 1.0),
     ('associative', 'controller_weight=2.5', 2.5),
     ('introspective', 'attention=softmax', 'softmax'),
     ('introspective', 'attention=gaussian', 'gaussian'),
@@ -53,7 +53,8 @@ def test_settings_reach_the_model_and_config_json(tmp_path, model, text, value):
   plain = _prepare(tmp_path, model, task='navigation').problem.model
   assert vae != plain
   if name == 'tag':
-    assert (vae.core.latent_size, plain.core.latent_size) == (0, 32)
+    sizes = vae.core.latent_size, plain.core.latent_size
+    assert sizes == ((32, 0) if value else (0, 32))
   elif name == 'condition_scale':
     assert vae.condition_scale == value
   else:
@@ -61,18 +62,19 @@ def test_settings_reach_the_model_and_config_json(tmp_path, model, text, value):
 
 
 def test_presets_record_their_wiring(tmp_path):
-  for preset, tag, weight, scale in (
-    ('small', True, 4.0, 'sqrt'),
-    ('paper', False, 1.0, 1.0),
+  for preset, model, tag, weight, scale in (
+    ('small', 'ntm', False, 4.0, 'sqrt'),
+    ('small', 'dnc', True, 4.0, 'sqrt'),
+    ('paper', 'dnc', False, 1.0, 1.0),
   ):
-    settings = _prepare(tmp_path, 'ntm', preset=preset).config['settings']
+    settings = _prepare(tmp_path, model, preset=preset).config['settings']
     recorded = [
       settings[name] for name in ('tag', 'controller_weight', 'condition_scale')
     ]
     assert recorded == [tag, weight, scale]
     # What the preset has already may be said.
     texts = f'tag={tag}', f'controller_weight={weight}'
-    _prepare(tmp_path, 'ntm', *texts, preset=preset)
+    _prepare(tmp_path, model, *texts, preset=preset)
 
 
 @pytest.mark.parametrize(
