@@ -42,7 +42,7 @@ class _Stub(held_out.Evaluation):
 
 
 def _keys():
-  settings = types.SimpleNamespace(seed=0, replicas=_REPLICAS)
+  settings = types.SimpleNamespace(seed=0, replicas=_REPLICAS, second_try=None)
   return replica_keys(settings)
 
 

@@ -296,6 +296,7 @@ def _draw(tmp_path, monkeypatch, task, name):
     model='vrnn',
     replicas=1,
     seed=2,
+    second_try=None,
     binarize=False,
     batch_size=3,
     evaluate_on='validation',
@@ -418,6 +419,7 @@ def test_only_a_run_with_a_memory_has_a_figure_of_it(tmp_path, model):
     steps=4,
     evaluation_episodes=2,
     evaluate_on='validation',
+    retry_failed_replicas=False,
   )
   paths = workdirs.figure_paths(tmp_path, settings)
   names = {path.name for path in paths}

@@ -1074,6 +1074,7 @@ def test_what_ends_a_run_is_told_in_one_line(monkeypatch, capsys, error, words):
   )
   monkeypatch.setattr(program.compilation_cache, 'use', lambda _: None)
   monkeypatch.setattr(program.flags_module, 'read', lambda **_: None)
+  monkeypatch.setattr(program.distributed, 'join', lambda: None)
   monkeypatch.setattr(program.prepare, 'prepare', lambda *_: None)
   with pytest.raises(SystemExit) as ended:
     program.run(BUILT_IN)
