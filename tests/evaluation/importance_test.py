@@ -318,7 +318,9 @@ def _slow_filter(step, state, frames, condition, noise, offsets, threshold):
     # In two parts, of which one is padded.
     (_weighted, 'introspective', 'mean', 3, 4),
     # Both sequences at a time, or one.
-    (_particle, 'introspective', 'mean', 3, 100),
+    pytest.param(
+      *(_particle, 'introspective', 'mean', 3, 100), marks=pytest.mark.slow
+    ),
     (_particle, 'vrnn', 'sample', 1, 100),
     (_particle, 'dnc', 'denoised', 1, 1),
   ],

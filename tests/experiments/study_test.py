@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 import program_flags
+import slow_cases
 import study_stand_ins as stand_ins
 from gtmm_jax.process import locks
 from studies import grid_file, outcomes, request
@@ -408,7 +409,9 @@ def test_a_signal_ends_the_run_and_begins_no_further_one(
   assert _has_ended((tmp_path / 'begun').read_text())
 
 
-@pytest.mark.parametrize('grace, times', [('0.3', 1), ('60', 2)])
+@pytest.mark.parametrize(
+  'grace, times', slow_cases.but_for([('0.3', 1)], [('0.3', 1), ('60', 2)])
+)
 def test_a_run_that_does_not_end_is_killed(tmp_path, grace, times):
   process = _start(
     tmp_path,

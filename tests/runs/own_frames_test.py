@@ -265,6 +265,7 @@ def interrupted(tmp_path_factory, colour):
   return workdir
 
 
+@pytest.mark.slow
 def test_an_interrupted_run_goes_on_through_the_same_windows(
   windowed, interrupted
 ):
@@ -273,6 +274,7 @@ def test_an_interrupted_run_goes_on_through_the_same_windows(
   assert one == other
 
 
+@pytest.mark.slow
 def test_event_files_of_an_interrupted_run_have_each_step_once(interrupted):
   reader = pytest.importorskip(
     'tensorboard.backend.event_processing.event_accumulator',

@@ -385,11 +385,9 @@ def _reported(workdir):
   return [line['step'] for line in records.read_metrics(workdir)]
 
 
-_PREEMPTIONS = signal.SIGTERM, signal.SIGUSR1, signal.SIGUSR2
-
-
+@pytest.mark.slow
 @pytest.mark.parametrize(
-  'number', slow_cases.but_for([signal.SIGTERM], _PREEMPTIONS)
+  'number', [signal.SIGTERM, signal.SIGUSR1, signal.SIGUSR2]
 )
 def test_a_process_that_is_ended_goes_on_to_the_same_records(
   whole, tmp_path, without_pictures, number
