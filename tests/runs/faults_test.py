@@ -1,11 +1,13 @@
-"""Runs that are killed or preempted at random moments: nothing is lost.
+"""Runs that are killed, preempted, or whose disk is full: nothing is lost.
 
-Each is a process that is interrupted again and again. Its records are those of
-the run that was not.
+Each is a process of its own that is interrupted again and again. Its records
+are those of the run that was not.
 """
 
+import os
 import pathlib
 import random
+import shutil
 import signal
 import subprocess
 import sys
@@ -108,3 +110,55 @@ def test_a_run_that_is_ended_at_random_moments_loses_nothing(
     last = _saved(workdir)
   assert last > 0
   assert _whole(workdir, steps) == _whole(tmp_path / 'whole', steps)
+
+
+def _mount(folder, size):
+  """Gives a folder a disk of its own with some bytes, or changes its size."""
+  how = (
+    ['-o', f'remount,size={size}']
+    if os.path.ismount(folder)
+    else [*('-t', 'tmpfs', '-o', f'size={size}', 'tmpfs')]
+  )
+  result = subprocess.run(
+    ['mount', *how, str(folder)], capture_output=True, text=True, check=False
+  )
+  if result.returncode:
+    pytest.skip(f'no disk can be mounted here: {result.stderr.strip()}')
+
+
+def _bytes(folder):
+  """Returns the bytes that a folder takes on its disk."""
+  return 512 * sum(path.stat().st_blocks for path in folder.rglob('*'))
+
+
+@pytest.mark.skipif(not shutil.which('mount'), reason='mount is not here')
+def test_a_run_whose_disk_is_full_ends_in_one_line_and_loses_nothing(tmp_path):
+  steps, disk = 12, tmp_path / 'disk'
+  expected = _whole(tmp_path / 'whole', steps)
+  checkpoints = _bytes(tmp_path / 'whole' / 'checkpoints')
+  whole = _bytes(tmp_path / 'whole')
+  disk.mkdir()
+  _mount(disk, 2**16)
+  try:
+    workdir, size, failures, last = disk / 'run', 2**16, [], 0
+    while True:
+      with _start(workdir, steps) as process:
+        _, err = process.communicate()
+      if process.returncode == 0:
+        break
+      assert process.returncode == 2, err
+      assert len(err.splitlines()) == 1, err
+      assert 'No space left on device' in err
+      failures.append(err)
+      assert _saved(workdir) >= last
+      last = _saved(workdir)
+      size += checkpoints // 4
+      assert size < 3 * whole + checkpoints, failures
+      _mount(disk, size)
+    assert len(failures) > 3
+    # A picture that did not fit costs a line, and no result.
+    if err:
+      _mount(disk, 2 * whole + checkpoints)
+    assert _whole(workdir, steps) == expected
+  finally:
+    subprocess.run(['umount', str(disk)], check=False)
