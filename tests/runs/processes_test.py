@@ -196,6 +196,26 @@ def test_a_killed_process_ends_the_other_and_the_run_goes_on(
 
 
 @pytest.mark.slow
+def test_processes_killed_at_random_moments_lose_nothing(whole, tmp_path):
+  """Kills the first, the second or both after each line of the records."""
+  workdir, draw = tmp_path / 'run', random.Random(4)
+  for victims in ([0], [1], [0, 1], [1], [0]):
+    processes = _start_two(workdir)
+    before = len(records.read_metrics(workdir))
+    while len(records.read_metrics(workdir)) == before:
+      assert any(process.poll() is None for process in processes)
+      time.sleep(0.05)
+    time.sleep(draw.uniform(0, 1.5))
+    for victim in victims:
+      processes[victim].kill()
+    for process in processes:
+      process.communicate(timeout=_MINUTE)
+    assert _lines(workdir) == _lines(whole)[: len(_lines(workdir))]
+  _end(_start_two(workdir))
+  _assert_same(workdir, whole)
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize('receiver', [0, 1])
 def test_a_signal_to_one_process_saves_and_ends_both_at_one_step(
   whole, tmp_path, receiver
