@@ -159,6 +159,18 @@ def test_its_changes_of_the_recipe_are_those_of_the_studies(
   assert f'| {" | ".join(cells)} |\n' in RESULTS
 
 
+def test_the_table_of_priors_is_that_of_the_study():
+  for name, record in _result('priors').items():
+    hidden, number = re.fullmatch(
+      r'prior_hidden=(.+)-prior_components=(\d+)', name
+    ).groups()
+    values = record['replicas']
+    bounds = ', '.join(f'{value:,.1f}' for value in values['negative_bound'])
+    shares = ', '.join(f'{value:.2f}' for value in values['retrieval_free'])
+    cells = number, hidden.replace('+', ', '), bounds, shares
+    assert f'| {" | ".join(cells)} |\n' in RESULTS
+
+
 # By words of the document, the ends of the names of cells.
 _WIRINGS = {
   'weight 4': 'tag=true-controller_weight=4',
@@ -322,6 +334,8 @@ def test_the_records_of_a_study_are_of_its_grid(name):
     for text in [texts] if isinstance(texts, str) else texts:
       name, _, value = text.partition('=')
       kept = 'none' if recorded[name] is None else recorded[name]
+      if isinstance(kept, list):
+        kept = '+'.join(map(str, kept))
       assert str(kept).lower() == value or float(kept) == float(value)
     assert cell['step'] == flags['steps']
 
