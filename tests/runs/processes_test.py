@@ -1,5 +1,6 @@
 """Runs of several processes: as those of one, through ends of a process."""
 
+import importlib.util
 import json
 import os
 import pathlib
@@ -155,7 +156,8 @@ def whole(tmp_path_factory):
 
 @pytest.mark.slow
 def test_two_processes_train_as_one_does_with_their_devices(whole, tmp_path):
-  first, other = _start_two(tmp_path / 'run')
+  watched = importlib.util.find_spec('tensorboardX') is not None
+  first, other = _start_two(tmp_path / 'run', tensorboard=watched)
   output = other.stdout.read()
   _end([first, other])
   _assert_same(tmp_path / 'run', whole)
@@ -164,6 +166,13 @@ def test_two_processes_train_as_one_does_with_their_devices(whole, tmp_path):
   drawn = [path.name for path in (tmp_path / 'run' / 'figures').iterdir()]
   assert sorted(drawn) == sorted(figures)
   assert 'step' not in output
+  if watched:
+    # Only the first process writes event files.
+    folders = (tmp_path / 'run' / 'tensorboard').iterdir()
+    counts = {each.name: len(list(each.iterdir())) for each in folders}
+    assert counts == dict.fromkeys(
+      ('mean', 'pictures', *(f'replica_{n}' for n in range(4))), 1
+    )
 
 
 @pytest.mark.slow
