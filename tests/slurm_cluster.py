@@ -11,10 +11,9 @@ import socket
 import subprocess
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 PROGRAMS = ('munged', 'slurmctld', 'slurmd', 'sbatch', 'srun', 'squeue')
-NODES = ('a', 'b')
 # Their places on Debian, which are not on every user's PATH.
 _PATH = os.pathsep.join([os.environ.get('PATH', ''), '/usr/sbin', '/sbin'])
 
@@ -67,8 +66,9 @@ def missing() -> list[str]:
 class Cluster:
   """The cluster, whose commands find it by `environment`."""
 
-  def __init__(self, folder: pathlib.Path) -> None:
+  def __init__(self, folder: pathlib.Path, nodes: Sequence[str]) -> None:
     self.folder = folder
+    self._nodes = nodes
     self.environment = {
       **os.environ,
       'PATH': _PATH,
@@ -83,17 +83,17 @@ class Cluster:
       (self.folder / name).mkdir(mode=0o700)
     (munge / 'key').touch(0o600)
     (munge / 'key').write_bytes(secrets.token_bytes(128))
-    controller, *ports = _free_ports(1 + len(NODES))
+    controller, *ports = _free_ports(1 + len(self._nodes))
     lines = [
       _NODE.format(name=name, port=port)
-      for name, port in zip(NODES, ports, strict=True)
+      for name, port in zip(self._nodes, ports, strict=True)
     ]
     conf = _CONF.format(
       controller=controller,
       user=getpass.getuser(),
       folder=self.folder,
       nodes='\n'.join(lines),
-      names=','.join(NODES),
+      names=','.join(self._nodes),
     )
     (self.folder / 'slurm.conf').write_text(conf)
     files = [
@@ -109,7 +109,7 @@ class Cluster:
     )
     wait_for((munge / 'socket').exists, 'munged')
     self._run('slurmctld', '-D')
-    for node in NODES:
+    for node in self._nodes:
       self.start_node(node)
     wait_for(
       lambda: self.ask('sinfo', '-h', '-t', 'idle', '-o', '%D') == '2',
@@ -167,11 +167,11 @@ class Cluster:
 
 
 @contextlib.contextmanager
-def started() -> Iterator[Cluster]:
+def started(nodes: Sequence[str] = ('a', 'b')) -> Iterator[Cluster]:
   """Starts a cluster; kills it, and deletes its files, at the end."""
   # A socket's path must be short.
   with tempfile.TemporaryDirectory(prefix='slurm') as name:
-    cluster = Cluster(pathlib.Path(name).resolve())
+    cluster = Cluster(pathlib.Path(name).resolve(), nodes)
     try:
       cluster.start()
       yield cluster

