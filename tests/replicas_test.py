@@ -108,7 +108,7 @@ def alone():
 @pytest.mark.parametrize(
   'devices, per_device, loops',
   slow_cases.but_for(
-    [(1, 4, True), (4, 1, True), (4, 1, False)],
+    [(1, 4, True), (4, 1, False)],
     [(1, 4, True), (2, 2, True), (4, 1, True), (4, 1, False)],
   ),
 )

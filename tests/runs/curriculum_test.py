@@ -143,6 +143,7 @@ def test_records_of_short_episodes_are_read_like_others(whole):
   )
 
 
+@pytest.mark.slow
 def test_a_stage_is_a_run_of_its_length_with_the_slots_of_the_whole(
   whole, tmp_path, monkeypatch
 ):
